@@ -1,0 +1,75 @@
+"""Policies without a model: a random player and a script, for baselines, tests and warm-up."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envhub.errors import ConfigError, PolicyError
+from envhub.policy.core import Reply
+from envhub.types import Segment
+
+
+class TextSeat:
+    """A seat that answers by a function of the observation; it has no tokens."""
+
+    def __init__(self, answer: Callable[[str], str]) -> None:
+        self._answer = answer
+
+    async def act(self, observation: str) -> Reply:
+        """The function's answer."""
+        return Reply(self._answer(observation))
+
+    def segments(self) -> tuple[Segment, ...]:
+        """Nothing: there are no tokens."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomPolicy:
+    """Picks one of `actions` at random, deterministic by the episode's seed."""
+
+    actions: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.actions:
+            raise ConfigError("this environment names no actions to draw from", mend="use another policy than random")
+
+    def seat(self, *, episode: str, seed: int, instructions: str) -> TextSeat:
+        """Sit down with a generator of one's own."""
+        chance = random.Random(seed)
+        return TextSeat(lambda _: chance.choice(self.actions))
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedPolicy:
+    """Says `lines` one after the other, from the top in every episode; running out of lines is a PolicyError."""
+
+    lines: tuple[str, ...]
+
+    @staticmethod
+    def read(path: Path) -> "ScriptedPolicy":
+        """A script from a text file: one reply per line."""
+        try:
+            return ScriptedPolicy(tuple(path.read_text(encoding="utf-8").splitlines()))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the script {path}: {error}", mend="give a UTF-8 text file") from error
+
+    def seat(self, *, episode: str, seed: int, instructions: str) -> TextSeat:
+        """Sit down at the first line."""
+        lines = iter(self.lines)
+        return TextSeat(lambda _: _next_line(lines))
+
+
+def _next_line(lines: Iterator[str]) -> str:
+    for line in lines:
+        return line
+    raise PolicyError("the script has no more lines", mend="write as many lines as the episode has turns")
+
+
+def words_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """The distinct whitespace-separated words of some texts, sorted."""
+    return tuple(sorted({word for text in texts for word in text.split()}))
