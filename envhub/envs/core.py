@@ -31,6 +31,10 @@ class Env(gymnasium.Env[str, str]):
     action_space = UnicodeText()
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  gymnasium's own shape
 
+    def legal_actions(self) -> tuple[str, ...]:
+        """Actions that a random player draws from in the current state; empty if they are not known."""
+        return ()
+
     def task_of(self, options: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The task's data in `options`, if one was given."""
         return None if options is None else options.get("task")

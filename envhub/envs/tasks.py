@@ -2,9 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from envhub.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +36,61 @@ class TaskSet(Protocol):
 
     @property
     def splits(self) -> tuple[str, ...]: ...
+
+
+class ListTasks:
+    """A finite task set from lists."""
+
+    def __init__(self, splits: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Take each split's tasks as plain JSON objects."""
+        self._splits = {name: [Task.of(data) for data in rows] for name, rows in splits.items()}
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits."""
+        return tuple(self._splits)
+
+    def size(self, split: str) -> int:
+        """How many tasks the split has."""
+        _check_split(split, self.splits)
+        return len(self._splits[split])
+
+    def get(self, split: str, index: int) -> Task:
+        """The task at a place."""
+        return self._splits[split][index]
+
+
+class GeneratedTasks:
+    """An endless task set from a generator of candidates; a task's content decides its split, so splits share no task.
+
+    80 % of all contents are "train", 10 % "validation", 10 % "test". A small family of tasks repeats within a split.
+    """
+
+    splits = ("train", "validation", "test")
+
+    def __init__(self, generate: Callable[[int], Mapping[str, Any]]) -> None:
+        """Use `generate`, a pure function from a seed (63 bits) to a task's data."""
+        self._generate = generate
+
+    def size(self, split: str) -> None:
+        """Endless."""
+        _check_split(split, self.splits)
+
+    def get(self, split: str, index: int) -> Task:
+        """The task at a place: the first candidate of the place's own sequence that belongs to the split."""
+        for attempt in range(10_000):
+            digest = hashlib.blake2b(f"{index}/{attempt}".encode(), digest_size=8).digest()
+            task = Task.of(self._generate(int.from_bytes(digest, "little") >> 1))
+            if self._split_of(task) == split:
+                return task
+        raise ConfigError(f"no task of split {split!r} in 10,000 candidates", mend="generate more varied tasks")
+
+    @staticmethod
+    def _split_of(task: Task) -> str:
+        bucket = int(task.id[:8], 16) % 10
+        return "test" if bucket == 0 else "validation" if bucket == 1 else "train"
+
+
+def _check_split(split: str, splits: Sequence[str]) -> None:
+    if split not in splits:
+        raise ConfigError(f"no split {split!r}", mend=f"use one of: {', '.join(splits)}")

@@ -41,7 +41,8 @@ class ModelInit(Settings):
     heads: int = Field(default=4, ge=1, le=128)
     intermediate_size: int = Field(default=256, ge=8)
     max_context_tokens: int = Field(default=512, ge=16)
-    seed: int = 0
+    vocabulary_episodes: int = Field(default=2000, ge=1)
+    """Episodes of random play whose words become the vocabulary; other words read as unknown."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -76,7 +77,7 @@ class LanguageModel:
         return copy.deepcopy(self.model)
 
 
-def build(init: ModelInit, words: Sequence[str]) -> LanguageModel:
+def build(init: ModelInit, words: Sequence[str], *, seed: int) -> LanguageModel:
     """A randomly initialised model, the same for the same seed and words."""
     vocabulary = {word: place for place, word in enumerate([PAD, UNKNOWN, *words])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
@@ -98,7 +99,7 @@ def build(init: ModelInit, words: Sequence[str]) -> LanguageModel:
         pad_token_id=0,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(init.seed)
+        torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     return LanguageModel(model, tokenizer)
 

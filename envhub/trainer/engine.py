@@ -45,6 +45,7 @@ def start_distributed() -> None:
     if "WORLD_SIZE" in os.environ:
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     else:
+        os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed asks for it
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 
 

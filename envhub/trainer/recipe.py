@@ -48,24 +48,19 @@ def grpo_loss(logprobs: Tensor, entropy: Tensor, pack: Pack, config: AlgorithmCo
         dual_clip=config.dual_clip,
     )
     mean_entropy = (pack.weights * entropy).sum()
-    with torch.no_grad():
-        gap = logprobs.detach() - pack.old_logprobs
-        clipped = clip_fraction(
-            logprobs.detach(),
-            pack.old_logprobs,
-            pack.advantages,
-            pack.weights,
-            clip_low=config.clip_low,
-            clip_high=config.clip_high,
-        )
-        return LossParts(
-            loss - config.entropy_bonus * mean_entropy,
-            mean_entropy.detach(),
-            -(pack.weights * gap).sum(),
-            clipped,
-            (pack.weights * gap.abs()).sum(),
-            gap.abs().max(),
-        )
+    seen = logprobs.detach()
+    gap = seen - pack.old_logprobs
+    clipped = clip_fraction(
+        seen, pack.old_logprobs, pack.advantages, pack.weights, clip_low=config.clip_low, clip_high=config.clip_high
+    )
+    return LossParts(
+        loss=loss - config.entropy_bonus * mean_entropy,
+        entropy=mean_entropy.detach(),
+        kl=-(pack.weights * gap).sum(),
+        clip_fraction=clipped,
+        gap=(pack.weights * gap.abs()).sum(),
+        gap_max=gap.abs().max(),
+    )
 
 
 def supervised_loss(logprobs: Tensor, entropy: Tensor, pack: Pack) -> LossParts:

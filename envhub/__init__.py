@@ -1,0 +1,26 @@
+"""EnvHub: agentic environments, served and learned from. Names are loaded when first used; `import envhub` stays light."""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AsyncEnv": "envhub.envs",
+    "Env": "envhub.envs",
+    "EnvSpec": "envhub.envs",
+    "GeneratedTasks": "envhub.envs",
+    "ListTasks": "envhub.envs",
+    "Task": "envhub.envs",
+    "list_environments": "envhub.envs",
+    "load_spec": "envhub.envs",
+    "make": "envhub.envs",
+    "register": "envhub.envs",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'envhub' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

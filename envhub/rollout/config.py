@@ -1,0 +1,40 @@
+"""What the rollout can be told."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from envhub.settings import Settings
+
+
+class RolloutConfig(Settings):
+    """How trajectories are gathered."""
+
+    group_size: int = Field(default=8, ge=2)
+    """Episodes per task; GRPO compares them with one another."""
+    groups_per_update: int = Field(default=8, ge=1)
+    max_staleness: int = Field(default=0, ge=0)
+    """Updates that a trained token may lag behind the newest weights; 0 is synchronous, on-policy training."""
+    turn_deadline_s: float = Field(default=60.0, gt=0)
+    episode_deadline_s: float = Field(default=300.0, gt=0)
+    group_deadline_s: float = Field(default=900.0, gt=0)
+    """After this a group goes on with the members it has, or is dropped."""
+    max_attempts: int = Field(default=3, ge=1)
+    """Starts of one episode before it counts as failed for good."""
+    on_failure: Literal["shrink", "drop"] = "shrink"
+    """A group that lost members for good goes on while it has min_group_size of them, or is dropped and replaced."""
+    min_group_size: int = Field(default=2, ge=2)
+    max_resampled_groups: int = Field(default=0, ge=0)
+    """Groups per update that are replaced by another task's because all their rewards are equal; 0 keeps them."""
+    max_in_flight: int | None = Field(default=None, ge=1)
+    """Episodes at once; None is all that are admitted."""
+    max_failed_share: float = Field(default=0.5, gt=0, le=1)
+    """Share of failed episodes among the last 100 that stops the run."""
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        if self.min_group_size > self.group_size:
+            raise ValueError(f"min_group_size {self.min_group_size} is more than group_size {self.group_size}")
+        if self.group_deadline_s < self.episode_deadline_s:
+            raise ValueError("group_deadline_s is shorter than episode_deadline_s")
+        return self

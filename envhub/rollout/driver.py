@@ -1,0 +1,150 @@
+"""Binds the scheduler to asyncio: starts episodes, writes them down, and hands over whole groups."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from envhub.envs.tasks import Task
+from envhub.errors import RunFailed
+from envhub.rollout.episode import Place, Player
+from envhub.rollout.scheduler import Cancel, Command, Drop, Lease, Outcome, ReadyGroup, Scheduler, Start, Stop
+from envhub.types import Trajectory, TrajectoryGroup
+
+
+class Record(Protocol):
+    """Where finished episodes are written before anybody acts on them."""
+
+    def append(self, trajectories: Sequence[Trajectory]) -> None: ...
+
+    def supersede(self, ids: Sequence[str], reason: str) -> None: ...
+
+
+class RolloutDriver:
+    """Plays what the scheduler asks for. Use it inside `async with driver.running():`."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        player: Player,
+        task_at: Callable[[int], Task],
+        record: Record,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Join the parts.
+
+        Args:
+            scheduler: decides; it is driven by this object only.
+            player: plays one episode.
+            task_at: the task of a group's index.
+            record: the journal.
+            clock: monotonic seconds.
+        """
+        self.scheduler = scheduler
+        self._player, self._task_at, self._record, self._clock = player, task_at, record, clock
+        self._episodes: dict[str, asyncio.Task[None]] = {}
+        self._kept: dict[str, Trajectory] = {}
+        self._ended: list[tuple[Lease, Trajectory]] = []
+        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._stopped: str | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["RolloutDriver"]:
+        """Play until the block ends; episodes still going then are cancelled and closed."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            helpers = [group.create_task(self._settle_forever()), group.create_task(self._tick_forever())]
+            self._obey(self.scheduler.begin(self._clock()))
+            try:
+                yield self
+            finally:
+                for task in [*helpers, *self._episodes.values()]:
+                    task.cancel()
+
+    async def next_groups(self) -> tuple[TrajectoryGroup, ...]:
+        """The groups of the next update, oldest first.
+
+        Raises:
+            RunFailed: too large a share of the episodes failed.
+        """
+        while True:
+            taken = self.scheduler.take(self._clock())
+            self._changed.clear()
+            self._obey(taken.commands)
+            if taken.groups:
+                return tuple(self._hand_over(ready) for ready in taken.groups)
+            if self._stopped is not None:
+                raise RunFailed(self._stopped, mend="read the causes in the journal, or raise rollout.max_failed_share")
+            await self._changed.wait()
+
+    def published(self, version: int) -> None:
+        """Tell the scheduler that the sampler now holds `version`."""
+        self._obey(self.scheduler.published(version, self._clock()))
+
+    def _hand_over(self, ready: ReadyGroup) -> TrajectoryGroup:
+        trajectories = tuple(self._kept.pop(name) for name in ready.trajectories)
+        return TrajectoryGroup(ready.id, ready.index, trajectories[0].task, trajectories)
+
+    def _obey(self, commands: Sequence[Command]) -> None:
+        assert self._group is not None
+        for command in commands:
+            match command:
+                case Start(lease):
+                    self._episodes[lease.id] = self._group.create_task(self._episode(lease), name=lease.id)
+                case Cancel(lease_id, _):
+                    task = self._episodes.pop(lease_id, None)
+                    if task is not None:
+                        task.cancel()
+                case Drop(_, _, reason, ids):
+                    held = [name for name in ids if self._kept.pop(name, None) is not None]
+                    if held:
+                        self._record.supersede(held, reason)
+                case Stop(reason):
+                    self._stopped = reason
+                    self._changed.set()
+    async def _episode(self, lease: Lease) -> None:
+        place = Place(lease.id, lease.group, lease.member, lease.attempt, lease.seed)
+        trajectory = await self._player(self._task_at(lease.index), place)
+        self._episodes.pop(lease.id, None)
+        self._ended.append((lease, trajectory))
+        self._news.set()
+
+    async def _settle_forever(self) -> None:
+        """Write down whatever ended since the last look, in one transaction, and only then tell the scheduler.
+
+        The write stands on the event loop on purpose: it is one short commit, and the order of everything after it then
+        depends on nothing but the episodes.
+        """
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            ended, self._ended = self._ended, []
+            if not ended:
+                continue
+            self._record.append([trajectory for _, trajectory in ended])
+            for lease, trajectory in ended:
+                self._kept[trajectory.id] = trajectory
+                outcome = Outcome(
+                    reward=trajectory.reward,
+                    oldest_version=trajectory.oldest_version,
+                    tokens=trajectory.num_action_tokens,
+                    turns=len(trajectory.turns),
+                    cause=trajectory.failure,
+                )
+                if trajectory.failed:
+                    del self._kept[trajectory.id]
+                self._obey(self.scheduler.finished(lease.id, outcome, self._clock()))
+            self._changed.set()
+
+    async def _tick_forever(self) -> None:
+        while True:
+            due = self.scheduler.next_deadline()
+            wait = 1.0 if due is None else min(1.0, max(0.01, due - self._clock()))
+            await asyncio.sleep(wait)
+            commands = self.scheduler.tick(self._clock())
+            self._obey(commands)
+            self._changed.set()

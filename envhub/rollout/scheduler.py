@@ -1,0 +1,260 @@
+"""The rollout scheduler: a deterministic state machine without I/O, clock or randomness of its own.
+
+Events go in (`begin`, `finished`, `published`, `tick`, `take`), commands come out. Every wait has a deadline, every lease ends once,
+and a group that cannot be completed is replaced, so that `take` never waits for something that cannot happen.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from envhub.rollout.config import RolloutConfig
+from envhub.rollout.leases import (
+    Cancel,
+    Command,
+    Drop,
+    Lease,
+    Outcome,
+    ReadyGroup,
+    SchedulerStats,
+    Start,
+    Stop,
+    Taken,
+    episode_seed,
+)
+
+__all__ = ["Cancel", "Command", "Drop", "Lease", "Outcome", "ReadyGroup", "Scheduler", "Start", "Stop", "Taken"]
+WINDOW = 100  # finished episodes over which the failed share is taken
+MIN_WINDOW = 20
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group that is being played."""
+
+    id: str
+    index: int
+    opened_s: float
+    missing: set[int]
+    done: dict[int, tuple[str, Outcome]] = field(default_factory=dict)
+
+
+class Scheduler:
+    """Decides what is played. `now` is monotonic seconds, never read here."""
+
+    def __init__(
+        self,
+        config: RolloutConfig,
+        *,
+        stream: str = "train",
+        seed: int,
+        version: int = 0,
+        next_index: int = 0,
+        total_groups_wanted: int | None = None,
+        attempts: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
+        """Start with nothing in flight.
+
+        Args:
+            config: sizes, limits and policies.
+            stream: prefix of group ids.
+            seed: of all episodes.
+            version: of the weights that sample now.
+            next_index: place in the task stream of the first group.
+            total_groups_wanted: groups after which nothing more is admitted.
+            attempts: by (group id, member): attempts made in an earlier process, so that no id is used twice.
+        """
+        self._config, self._stream, self._seed = config, stream, seed
+        self._version, self._next_index = version, next_index
+        self._wanted = total_groups_wanted
+        self._attempts = dict(attempts or {})
+        self._queue: deque[tuple[_Group, int]] = deque()  # members not started yet
+        self._leases: dict[str, Lease] = {}
+        self._cancelled: set[str] = set()
+        self._groups: dict[str, _Group] = {}
+        self._ready: dict[int, ReadyGroup] = {}
+        self._taken = self._started = self._finished = self._failed = 0
+        self._taken_at: int | None = None
+        self._resampled = 0
+        self._drops = {"stale": 0, "constant": 0, "failed": 0}
+        self._recent: deque[bool] = deque(maxlen=WINDOW)
+
+    # Events
+
+    def begin(self, now: float) -> list[Command]:
+        """Admit the first groups."""
+        return self._admit(now)
+
+    def finished(self, lease_id: str, outcome: Outcome, now: float) -> list[Command]:
+        """A lease has ended. Ends of cancelled leases are ignored; an unknown one is a bug of the caller (ValueError)."""
+        if lease_id in self._cancelled:
+            self._cancelled.remove(lease_id)
+            return []
+        lease = self._leases.pop(lease_id, None)
+        if lease is None:
+            raise ValueError(f"lease {lease_id!r} is not in flight")
+        self._finished += 1
+        return self._ended(lease, outcome, now) + self._admit(now)
+
+    def published(self, version: int, now: float) -> list[Command]:
+        """The sampler now holds weights `version`."""
+        if version < self._version:
+            raise ValueError(f"version {version} after {self._version}")
+        self._version = version
+        self._resampled = 0
+        return self._admit(now)
+
+    def tick(self, now: float) -> list[Command]:
+        """Time has passed: overdue episodes are taken away and given out again, overdue groups are closed."""
+        commands: list[Command] = []
+        for lease in [late for late in self._leases.values() if late.deadline_s <= now]:
+            commands += self._take_away(lease, "deadline")
+            commands += self._ended(lease, Outcome(None, None, 0, 0, "episode deadline"), now)
+        limit = self._config.group_deadline_s
+        for group in [late for late in self._groups.values() if late.opened_s + limit <= now]:
+            for lease in [held for held in self._leases.values() if held.group == group.id]:
+                commands += self._take_away(lease, "group deadline")
+            group.missing.clear()
+            commands += self._close(group)
+        return commands + self._admit(now)
+
+    def take(self, now: float) -> Taken:
+        """The groups of the next update, oldest first; no groups if there are not enough yet. Stale ones are dropped."""
+        commands: list[Command] = []
+        floor = self._version - self._config.max_staleness
+        for ready in [stale for stale in self._ready.values() if stale.oldest_version < floor]:
+            del self._ready[ready.index]
+            self._drops["stale"] += 1
+            commands.append(Drop(ready.id, ready.index, "stale", ready.trajectories))
+        count = self._config.groups_per_update
+        groups: tuple[ReadyGroup, ...] = ()
+        if len(self._ready) >= count:
+            groups = tuple(self._ready.pop(index) for index in sorted(self._ready)[:count])
+            self._taken += count
+            self._taken_at = self._version
+        return Taken(groups, (*commands, *self._admit(now)))
+
+    # Looking
+
+    def next_deadline(self) -> float | None:
+        """When `tick` next has something to do, in monotonic seconds."""
+        limits = [lease.deadline_s for lease in self._leases.values()]
+        limits += [group.opened_s + self._config.group_deadline_s for group in self._groups.values()]
+        return min(limits, default=None)
+
+    def stats(self, now: float | None = None) -> SchedulerStats:
+        """Counts so far."""
+        oldest = min(self._leases.values(), key=lambda lease: lease.started_s, default=None)
+        return SchedulerStats(
+            started=self._started,
+            finished=self._finished,
+            failed_episodes=self._failed,
+            in_flight=len(self._leases),
+            waiting=len(self._queue),
+            ready=len(self._ready),
+            dropped_stale=self._drops["stale"],
+            dropped_constant=self._drops["constant"],
+            dropped_failed=self._drops["failed"],
+            slowest=None if oldest is None or now is None else (oldest.id, now - oldest.started_s),
+        )
+
+    @property
+    def next_index(self) -> int:
+        """Place of the first task that is neither taken, dropped nor under way."""
+        return self._next_index
+
+    # Inside
+
+    def _admit(self, now: float) -> list[Command]:
+        """Open groups up to the staleness bound, and start members up to the number in flight.
+
+        Outstanding groups are those of the updates that may still use the current weights: this one and `max_staleness` more.
+        """
+        bound = (self._config.max_staleness + 1) * self._config.groups_per_update
+        if self._config.max_staleness == 0 and self._taken_at == self._version:
+            bound = 0  # the next update is played under the next weights
+        if self._wanted is not None:
+            bound = min(bound, self._wanted - self._taken)
+        while len(self._groups) + len(self._ready) < bound:
+            self._open(now)
+        commands: list[Command] = []
+        limit = self._config.max_in_flight
+        while self._queue and (limit is None or len(self._leases) < limit):
+            group, member = self._queue.popleft()
+            if group.id in self._groups:
+                commands.append(Start(self._lend(group, member, now)))
+        return commands
+
+    def _open(self, now: float) -> None:
+        group = _Group(
+            f"{self._stream}-{self._next_index:06d}", self._next_index, now, set(range(self._config.group_size))
+        )
+        self._next_index += 1
+        self._groups[group.id] = group
+        self._queue.extend((group, member) for member in range(self._config.group_size))
+
+    def _lend(self, group: _Group, member: int, now: float) -> Lease:
+        attempt = self._attempts.get((group.id, member), 0)
+        self._attempts[group.id, member] = attempt + 1
+        lease = Lease(
+            id=f"{group.id}/{member}.{attempt}",
+            group=group.id,
+            index=group.index,
+            member=member,
+            attempt=attempt,
+            seed=episode_seed(self._seed, group.index, member),
+            started_s=now,
+            deadline_s=now + self._config.episode_deadline_s,
+        )
+        self._leases[lease.id] = lease
+        self._started += 1
+        return lease
+
+    def _take_away(self, lease: Lease, reason: str) -> list[Command]:
+        del self._leases[lease.id]
+        self._cancelled.add(lease.id)
+        self._finished += 1
+        return [Cancel(lease.id, reason)]
+
+    def _ended(self, lease: Lease, outcome: Outcome, now: float) -> list[Command]:
+        failed = outcome.reward is None
+        self._recent.append(failed)
+        self._failed += failed
+        group = self._groups.get(lease.group)
+        commands = self._budget(outcome)
+        if group is None:
+            return commands
+        if not failed:
+            group.done[lease.member] = (lease.id, outcome)
+            group.missing.discard(lease.member)
+        elif lease.attempt + 1 < self._config.max_attempts:
+            self._queue.appendleft((group, lease.member))
+        else:
+            group.missing.discard(lease.member)
+        return commands if group.missing else commands + self._close(group)
+
+    def _budget(self, outcome: Outcome) -> list[Command]:
+        share = sum(self._recent) / max(1, len(self._recent))
+        if outcome.reward is not None or len(self._recent) < MIN_WINDOW or share <= self._config.max_failed_share:
+            return []
+        return [Stop(f"{share:.0%} of the last {len(self._recent)} episodes failed, the last by: {outcome.cause}")]
+
+    def _close(self, group: _Group) -> list[Command]:
+        """Every member has ended for good: the group is ready, or dropped and thereby replaced."""
+        del self._groups[group.id]
+        members = [group.done[member] for member in sorted(group.done)]
+        names = tuple(name for name, _ in members)
+        short = len(members) < self._config.group_size
+        if len(members) < self._config.min_group_size or (short and self._config.on_failure == "drop"):
+            return self._drop(group, "failed", names)
+        rewards = [outcome.reward for _, outcome in members if outcome.reward is not None]
+        if max(rewards) == min(rewards) and self._resampled < self._config.max_resampled_groups:
+            self._resampled += 1
+            return self._drop(group, "constant", names)
+        oldest = min(self._version if o.oldest_version is None else o.oldest_version for _, o in members)
+        self._ready[group.index] = ReadyGroup(group.id, group.index, names, oldest)
+        return []
+
+    def _drop(self, group: _Group, reason: str, names: tuple[str, ...]) -> list[Command]:
+        self._drops[reason] += 1
+        return [Drop(group.id, group.index, reason, names)]

@@ -1,0 +1,1 @@
+"""Composition roots: every object of a run is built here, by hand, in order."""

@@ -1,0 +1,72 @@
+"""The config of a training run: every section is owned by the room it configures."""
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from envhub.policy.config import SamplerConfig
+from envhub.policy.models import ModelConfig
+from envhub.rollout.config import RolloutConfig
+from envhub.settings import Settings
+from envhub.trainer.config import AlgorithmConfig, CheckpointConfig, TrainerConfig
+
+
+class RunConfig(Settings):
+    """What the run is called, where it is kept and how long it lasts."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    dir: Path = Path("runs")
+    seed: int = Field(default=0, ge=0)
+    updates: int = Field(ge=1)
+
+
+class EnvConfig(Settings):
+    """Which environment teaches."""
+
+    id: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Given to the environment's factory and to its task set."""
+    max_turns: int | None = Field(default=None, ge=1)
+    split: str = "train"
+
+
+class EvalConfig(Settings):
+    """How the policy is measured before, during and after training."""
+
+    episodes: int = Field(default=0, ge=0)
+    """Tasks of `split` that are played before and after training; 0 plays none."""
+    split: str = "test"
+    every: int = Field(default=0, ge=0)
+    """Updates between measurements on `stop_split`; 0 makes none."""
+    stop_split: str = "validation"
+    stop_at: float | None = Field(default=None, gt=0, le=1)
+    """Training ends early when success on `stop_split` reaches this."""
+
+
+class TrainConfig(Settings):
+    """A training run."""
+
+    run: RunConfig
+    env: EnvConfig
+    model: ModelConfig
+    sampler: SamplerConfig = SamplerConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    trainer: TrainerConfig = TrainerConfig()
+    eval: EvalConfig = EvalConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Self:
+        keep, size = self.algorithm.keep_per_group, self.rollout.group_size
+        if keep is not None and keep > size:
+            raise ValueError(f"algorithm.keep_per_group {keep} is more than rollout.group_size {size}")
+        if self.trainer.warmup.steps and self.model.init is None:
+            raise ValueError("trainer.warmup is for models built by model.init; a pretrained one needs none")
+        if self.sampler.max_tokens >= self.sampler.max_context_tokens:
+            raise ValueError("sampler.max_tokens leaves no room for a prompt within sampler.max_context_tokens")
+        init = self.model.init
+        if init is not None and self.sampler.max_context_tokens > init.max_context_tokens:
+            raise ValueError("sampler.max_context_tokens is more than model.init.max_context_tokens")
+        return self

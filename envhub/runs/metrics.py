@@ -1,0 +1,54 @@
+"""One update's row of metrics.jsonl."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from envhub.trainer.batch import Batch
+from envhub.trainer.engine import UpdateStats
+from envhub.types import TrajectoryGroup
+
+
+def update_metrics(
+    update: int,
+    groups: Sequence[TrajectoryGroup],
+    batch: Batch,
+    stats: UpdateStats | None,
+    facts: Mapping[str, float],
+) -> dict[str, float]:
+    """What an update saw and did; `stats` is None where every group was constant and nothing was trained."""
+    played = [t for group in groups for t in group.trajectories]
+    rewards = [t.reward for t in played if t.reward is not None]
+    known = [t.success for t in played if t.success is not None]
+    lags = [update - 1 - t.oldest_version for t in played if t.oldest_version is not None]
+    actions = sum(t.num_action_tokens for t in played)
+    total = sum(len(s) for t in played for s in t.segments)
+    seconds = facts.get("time/rollout_s", 0.0) + facts.get("time/train_s", 0.0)
+    row = {
+        "update": update,
+        "reward/mean": float(np.mean(rewards)),
+        "reward/std": float(np.std(rewards)),
+        "success/mean": float(np.mean(known)) if known else float("nan"),
+        "episode/turns_mean": float(np.mean([len(t.turns) for t in played])),
+        "episode/truncated": float(np.mean([t.truncated for t in played])),
+        "tokens/action": float(actions),
+        "tokens/total": float(total),
+        "throughput/tokens_per_s": total / seconds if seconds else 0.0,
+        "staleness/mean": float(np.mean(lags)) if lags else 0.0,
+        "staleness/max": float(max(lags, default=0)),
+        "groups/constant": float(batch.constant_groups),
+        "groups/dropped": 0.0,
+        "episodes/failed": 0.0,
+        "policy/skipped": 1.0 if stats is None or stats.skipped else 0.0,
+    }
+    if stats is not None:
+        row |= {
+            "policy/loss": stats.loss,
+            "policy/entropy": stats.entropy,
+            "policy/kl": stats.kl,
+            "policy/clip_fraction": stats.clip_fraction,
+            "policy/grad_norm": stats.grad_norm,
+            "policy/logprob_gap_mean": stats.gap,
+            "policy/logprob_gap_max": stats.gap_max,
+        }
+    return row | dict(facts)

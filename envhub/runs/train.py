@@ -1,0 +1,365 @@
+"""Training, from config to report: every object of a run is built here, by hand, in order.
+
+The flow, which is the same for synchronous (max_staleness 0) and asynchronous training:
+
+    driver.next_groups() -> journal.claim -> collate -> pack -> engine.update -> publish -> driver.published
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from envhub.errors import ConfigError, RunFailed
+from envhub.eval.summary import EvalSummary
+from envhub.journal.store import Journal
+from envhub.policy.local_engine import LocalEngine
+from envhub.policy.models import LanguageModel, build, load
+from envhub.policy.token_policy import TokenPolicy
+from envhub.rollout.driver import RolloutDriver
+from envhub.rollout.episode import Stage, play
+from envhub.rollout.scheduler import Scheduler
+from envhub.runs.config import TrainConfig
+from envhub.runs.evaluate import measure
+from envhub.runs.folder import RunFolder, open_folder
+from envhub.runs.metrics import update_metrics
+from envhub.runs.parts import banned, build_stage, build_tasks, held_out, random_episodes, token_policy, turn_format, vocabulary
+from envhub.runs.replay import replay_text
+from envhub.runs.warmup import warmup_step
+from envhub.telemetry import MetricsSink, read_metrics, setup_logging, truncate_metrics
+from envhub.trainer.batch import collate
+from envhub.trainer.checkpoint import Checkpoint, newest_checkpoint, save_checkpoint
+from envhub.trainer.engine import TrainEngine
+from envhub.trainer.packing import pack
+from envhub.trainer.preflight import preflight
+from envhub.trainer.publish import publish
+from envhub.trainer.recipe import grpo_loss
+from envhub.trainer.schedule import learning_rate
+from envhub.types import TrajectoryGroup
+from envhub.viewer.live import Display
+from envhub.viewer.report import write_report
+
+
+Groups = tuple[TrajectoryGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """What a run came to. `interrupted`: stopped by a signal, with a checkpoint to resume from."""
+
+    run_dir: Path
+    updates: int
+    interrupted: bool
+    before: EvalSummary | None = None
+    after: EvalSummary | None = None
+    report: Path | None = None
+    replay: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is, beside the weights."""
+
+    update: int = 0
+    bad_updates: int = 0
+    before: Mapping[str, Any] | None = None
+    stopped_early: bool = False
+
+
+def describe(config: TrainConfig) -> dict[str, object]:
+    """What the config amounts to: episodes, tokens and optimiser steps, before anything is loaded."""
+    per_update = config.rollout.group_size * config.rollout.groups_per_update
+    kept = config.algorithm.keep_per_group or config.rollout.group_size
+    return {
+        "updates": config.run.updates,
+        "episodes_per_update": per_update,
+        "episodes": per_update * config.run.updates,
+        "trained_trajectories_per_update_at_most": kept * config.rollout.groups_per_update,
+        "tokens_at_most": per_update * config.run.updates * config.sampler.max_context_tokens,
+        "staleness_at_most": config.rollout.max_staleness,
+        "checkpoints": -(-config.run.updates // config.checkpoint.every),
+        "evaluation_episodes": 2 * config.eval.episodes,
+    }
+
+
+def train(config: TrainConfig, *, resume: bool, display: Display) -> TrainResult:
+    """Train as the config says, or go on where a run of that name stopped.
+
+    Raises:
+        ConfigError: the config, the run folder, the environment or the model are not what they should be.
+        PreflightError: trainer and sampler disagree.
+        RunFailed: too many failed episodes, or updates that are not finite.
+    """
+    if config.trainer.threads is not None:
+        torch.set_num_threads(config.trainer.threads)
+    with ExitStack() as stack:
+        folder = stack.enter_context(open_folder(config, resume=resume))
+        setup_logging("INFO", folder.log)
+        journal = stack.enter_context(Journal.open(folder.journal))
+        threads = stack.enter_context(ThreadPoolExecutor(16, thread_name_prefix="env"))
+        stage = build_stage(
+            config.env.id,
+            config.env.options,
+            max_turns=config.env.max_turns,
+            turn_deadline_s=config.rollout.turn_deadline_s,
+            threads=threads,
+        )
+        run = TrainRun(config, folder, journal, stage, display)
+        return asyncio.run(run.main(resume=resume))
+
+
+class TrainRun:
+    """One run in progress. `main` reads top to bottom."""
+
+    def __init__(
+        self, config: TrainConfig, folder: RunFolder, journal: Journal, stage: Stage, display: Display
+    ) -> None:
+        """Build model, trainer and sampler; nothing is trained yet."""
+        self.config, self.folder, self.journal, self.stage, self.display = config, folder, journal, stage, display
+        self.tasks = build_tasks(stage, config.env.options, config.env.split, config.run.seed)
+        self.language = self._language()
+        self.layout = turn_format(self.language, config.sampler)
+        self.bans = banned(self.language, self.layout)
+        self.sampler = LocalEngine(
+            self.language.copy(),
+            max_rows=config.sampler.max_rows,
+            max_context_tokens=config.sampler.max_context_tokens,
+        )
+        self.policy: TokenPolicy = token_policy(self.sampler, self.layout, self.language, config.sampler)
+        self.metrics = MetricsSink(folder.metrics)
+        self.progress = Progress()
+        self.stopping = asyncio.Event()
+        self.began = time.monotonic()
+
+    async def main(self, *, resume: bool) -> TrainResult:
+        """Warm up or resume, train, measure, report."""
+        self._obey_signals()
+        checkpoint = self._checkpoint() if resume else None
+        if checkpoint is None:
+            self._warm_up()
+        self.engine = self._engine(self.config.trainer.learning_rate)
+        scheduler = self._scheduler(checkpoint)
+        async with self.sampler.running():
+            await publish(self.engine.weights(), self.sampler, version=self.progress.update)
+            if self.progress.before is None and self.config.eval.episodes:
+                before, _ = await self._measure(self.config.eval.split, "before")
+                self.progress = replace(self.progress, before=asdict(before))
+            self.display.start(self.config.run.updates)
+            await self._replay_claims(scheduler)
+            await self._updates(scheduler)
+            return await self._finish()
+
+    # Building
+
+    def _language(self) -> LanguageModel:
+        model = self.config.model
+        if model.path is not None:
+            return load(model.path, dtype=model.dtype)
+        assert model.init is not None
+        played = random_episodes(self.stage, self.tasks, model.init.vocabulary_episodes, seed=self.config.run.seed)
+        return build(model.init, vocabulary(played, ()), seed=self.config.run.seed)
+
+    def _engine(self, rate: float) -> TrainEngine:
+        trainer = self.config.trainer.model_copy(update={"learning_rate": rate})
+        return TrainEngine(
+            self.language.model, trainer, temperature=self.config.sampler.temperature, ban_ids=self.bans
+        )
+
+    def _warm_up(self) -> None:
+        warmup = self.config.trainer.warmup
+        if not warmup.steps:
+            return
+        engine = self._engine(warmup.learning_rate)
+        loss, won, count = 0.0, 0, 0
+        for step in range(warmup.steps):
+            first = step * warmup.episodes_per_step
+            played = random_episodes(
+                self.stage, self.tasks, warmup.episodes_per_step, seed=self.config.run.seed + 1, first=first
+            )
+            won, count = won + sum(e.reward > 0 for e in played), count + len(played)
+            loss = warmup_step(
+                engine,
+                played,
+                self.language,
+                self.layout,
+                observation_weight=warmup.observation_weight,
+                micro_batch_tokens=self.config.trainer.micro_batch_tokens,
+                learning_rate=warmup.learning_rate * min(1.0, (step + 1) / 20),
+            )
+        self.display.note(
+            f"warm-up: {warmup.steps} supervised steps on {count} episodes of random play (moves drawn evenly from the "
+            f"environment's legal actions; {won / count:.1%} of them happened to earn a reward); it has seen the action "
+            f"words and how observations follow moves, and no solved task was preferred; loss {loss:.3f}"
+        )
+
+    def _scheduler(self, checkpoint: Checkpoint | None) -> Scheduler:
+        config, done = self.config, 0
+        next_index = 0
+        if checkpoint is not None:
+            self.engine.load(checkpoint.folder)
+            self.progress = Progress(**checkpoint.state["progress"])
+            done, next_index = checkpoint.update, int(checkpoint.state["next_index"])
+            truncate_metrics(self.folder.metrics, done)
+        self.journal.supersede([t.id for t in self.journal.unclaimed()], "the run stopped before they were trained on")
+        self._claims = self.journal.claims(after=done)
+        claimed = [group.index for _, groups in self._claims for group in groups]
+        return Scheduler(
+            config.rollout,
+            seed=config.run.seed,
+            version=done + len(self._claims),
+            next_index=max([next_index, *(index + 1 for index in claimed)]),
+            total_groups_wanted=(config.run.updates - done - len(self._claims)) * config.rollout.groups_per_update,
+            attempts=self.journal.attempts(),
+        )
+
+    def _checkpoint(self) -> Checkpoint | None:
+        found, problems = newest_checkpoint(self.folder.checkpoints)
+        for problem in problems:
+            self.display.note(problem)
+        self.display.note("no checkpoint: starting over" if found is None else f"resumed from update {found.update}")
+        return found
+
+    # Training
+
+    async def _replay_claims(self, scheduler: Scheduler) -> None:
+        """Train again, from the journal, what was claimed after the checkpoint: the same data in the same order."""
+        for update, groups in self._claims:
+            if update != self.progress.update + 1:
+                raise RunFailed(f"the journal claims update {update} after {self.progress.update}", mend="start a new run")
+            await self._update(groups, {"time/rollout_s": 0.0})
+        self._claims = ()
+
+    async def _updates(self, scheduler: Scheduler) -> None:
+        if self._finished():
+            return
+        player = partial(play, self.stage, self.policy)
+        driver = RolloutDriver(scheduler, player, self.tasks.at, self.journal)
+        async with driver.running():
+            while not self._finished():
+                waited = time.monotonic()
+                groups = await self._unless_stopped(driver.next_groups())
+                if groups is None:
+                    return
+                self.journal.claim(self.progress.update + 1, groups)
+                await self._update(groups, {"time/rollout_s": time.monotonic() - waited, **_dropped(scheduler)})
+                if not self._finished():
+                    driver.published(self.progress.update)
+
+    async def _update(self, groups: Sequence[TrajectoryGroup], facts: Mapping[str, float]) -> None:
+        update, config = self.progress.update + 1, self.config
+        began = time.monotonic()
+        batch = collate(groups, config.algorithm, seed=config.run.seed * 1_000_003 + update)
+        stats = None
+        if batch.sequences:
+            if update == 1:
+                preflight(self.engine, batch.sequences[:16], dtype=self.language.model.dtype)
+            packs = pack(batch.sequences, max_tokens=config.trainer.micro_batch_tokens)
+            rate = learning_rate(config.trainer, update, config.run.updates)
+            loss = partial(grpo_loss, config=config.algorithm)
+            stats = await asyncio.to_thread(self.engine.update, packs, loss, learning_rate=rate)
+        trained = time.monotonic()
+        bad = self.progress.bad_updates + 1 if stats is not None and stats.skipped else 0
+        if bad >= config.trainer.max_bad_updates:
+            raise RunFailed(f"{bad} updates in a row were not finite", mend="lower trainer.learning_rate, then resume")
+        await publish(self.engine.weights(), self.sampler, version=update)
+        self.progress = replace(self.progress, update=update, bad_updates=bad)
+        row = update_metrics(
+            update,
+            groups,
+            batch,
+            stats,
+            {
+                **facts,
+                "time_s": time.monotonic() - self.began,
+                "time/train_s": trained - began,
+                "time/publish_s": time.monotonic() - trained,
+            },
+        )
+        row.update(await self._middle_evaluation())
+        self.metrics.write(row)
+        self.display.update(row)
+        if update % config.checkpoint.every == 0 or self._finished():
+            self._save(groups)
+
+    async def _middle_evaluation(self) -> dict[str, float]:
+        measure_every = self.config.eval.every
+        if not measure_every or self.progress.update % measure_every:
+            return {}
+        summary, _ = await self._measure(self.config.eval.stop_split, f"middle-{self.progress.update}")
+        goal = self.config.eval.stop_at
+        if goal is not None and summary.success_rate >= goal:
+            self.progress = replace(self.progress, stopped_early=True)
+        return {"eval/success": summary.success_rate}
+
+    def _finished(self) -> bool:
+        return self.progress.stopped_early or self.progress.update >= self.config.run.updates
+
+    def _save(self, groups: Sequence[TrajectoryGroup]) -> None:
+        state = {"progress": asdict(self.progress), "next_index": 1 + max((g.index for g in groups), default=-1)}
+        save_checkpoint(
+            self.folder.checkpoints, self.progress.update, state, self.engine.save, keep=self.config.checkpoint.keep
+        )
+        self._saved = self.progress.update
+
+    # Ending
+
+    async def _finish(self) -> TrainResult:
+        config = self.config
+        if self.stopping.is_set() and not self._finished():
+            return TrainResult(self.folder.root, self.progress.update, interrupted=True)
+        self.language.model.save_pretrained(self.folder.model)
+        self.language.tokenizer.save_pretrained(self.folder.model)
+        before = None if self.progress.before is None else EvalSummary(**self.progress.before)
+        after, replay = None, ""
+        if config.eval.episodes:
+            after, played = await self._measure(config.eval.split, "after")
+            replay = replay_text(played, self.language.tokenizer)
+        self.display.close()
+        report = write_report(
+            self.folder.root,
+            title=config.run.name,
+            metrics=read_metrics(self.folder.metrics),
+            before=before,
+            after=after,
+            replay=replay,
+            facts={"environment": config.env.id, "updates": str(self.progress.update), "seed": str(config.run.seed)},
+        )
+        return TrainResult(self.folder.root, self.progress.update, False, before, after, report, replay)
+
+    async def _measure(self, split: str, stream: str) -> tuple[EvalSummary, Any]:
+        tasks = held_out(self.stage, self.config.env.options, split, self.config.eval.episodes)
+        if not tasks:
+            raise ConfigError(f"split {split!r} has no tasks to evaluate on", mend="set eval.episodes=0")
+        return await measure(self.stage, self.policy, tasks, samples=1, seed=self.config.run.seed, stream=stream)
+
+    # Stopping
+
+    def _obey_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stopping.set)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, Groups]) -> Groups | None:
+        """The work's result, or None if a signal came first; the work is then cancelled."""
+        async with asyncio.TaskGroup() as group:
+            working, stopped = group.create_task(work), group.create_task(self.stopping.wait())
+            await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (working, stopped):
+                task.cancel()
+        return None if working.cancelled() or self.stopping.is_set() else working.result()
+
+
+def _dropped(scheduler: Scheduler) -> dict[str, float]:
+    stats = scheduler.stats()
+    return {
+        "groups/dropped": float(stats.dropped_stale + stats.dropped_constant + stats.dropped_failed),
+        "episodes/failed": float(stats.failed_episodes),
+    }

@@ -1,0 +1,79 @@
+"""Logs for people and metrics for machines; neither may ever stop a run."""
+
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("envhub")
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class _Format(logging.Formatter):
+    """Time, level, event, and whatever `extra` says."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra = " ".join(f"{k}={v!r}" for k, v in vars(record).items() if k not in _STANDARD)
+        return f"{super().format(record)} {extra}".rstrip()
+
+
+def setup_logging(level: str, file: Path) -> None:
+    """Send EnvHub's log events to `file`, and warnings to stderr too; replaces an earlier set-up."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    to_file, to_people = logging.FileHandler(file, encoding="utf-8"), logging.StreamHandler()
+    to_people.setLevel("WARNING")
+    for handler in (to_file, to_people):
+        handler.setFormatter(_Format("%(asctime)s %(levelname)s %(message)s"))
+    for old in log.handlers[:]:
+        log.removeHandler(old)
+        old.close()
+    log.setLevel(level)
+    log.addHandler(to_file)
+    log.addHandler(to_people)
+    log.propagate = False
+
+
+class MetricsSink:
+    """Appends one JSON object per update to a file. A full disk loses metrics, never the run; `lost` counts them."""
+
+    def __init__(self, path: Path) -> None:
+        """Write to `path`."""
+        self._path = path
+        self.lost = 0
+
+    def write(self, row: Mapping[str, float]) -> None:
+        """Append a row; what is not finite becomes null."""
+        clean = {k: v if math.isfinite(v) else None for k, v in row.items()}
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(clean) + "\n")
+        except OSError as error:
+            self.lost += 1
+            if self.lost == 1:
+                log.error("metrics cannot be written", extra={"path": str(self._path), "error": str(error)})
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics file; a torn line is left out. Empty if there is no file."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows
+
+
+def truncate_metrics(path: Path, after_update: int) -> None:
+    """Drop the rows of updates later than `after_update`: they will be written again."""
+    kept = [row for row in read_metrics(path) if row.get("update", 0) <= after_update]
+    scratch = path.with_suffix(".tmp")
+    scratch.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    os.replace(scratch, path)

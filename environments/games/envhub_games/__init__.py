@@ -1,0 +1,1 @@
+"""Text games: one file each."""

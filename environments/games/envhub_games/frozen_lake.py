@@ -1,0 +1,124 @@
+"""FrozenLake: Gymnasium's own environment behind a text face. Cross the ice to G; H ends the episode."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv, generate_random_map
+
+from envhub.envs import Env, EnvSpec, GeneratedTasks, Task
+from envhub.envs.core import Info
+
+MOVES = {"left": 0, "down": 1, "right": 2, "up": 3}
+_WORD = re.compile(r"(?i)\b(left|down|right|up)\b")
+_LONGEST_REPLY = 4096  # characters of a reply that are read, from its end
+
+
+class FrozenLake(Env):
+    """Walk from S to G over F; moves off the board leave the player where it is."""
+
+    def __init__(
+        self,
+        *,
+        size: int = 4,
+        slippery: bool = False,
+        p: float = 0.8,
+        style: Literal["grid", "cells"] = "grid",
+        legal: Literal["any", "board", "safe"] = "any",
+    ) -> None:
+        """Choose the board.
+
+        Args:
+            size: of the square board.
+            slippery: moves go astray in two of three cases, as in Gymnasium.
+            p: chance of a cell to be frozen, in maps drawn at random.
+            style: "grid" for people; "cells" names every cell and neighbour with one word, for small models.
+            legal: what a random player may do: "any" move, no bump into the "board"'s edge, or only "safe" moves.
+        """
+        if not 2 <= size <= 64 or not 0 < p <= 1 or style not in ("grid", "cells") or legal not in ("any", "board", "safe"):
+            raise ValueError(f"size={size} p={p} style={style!r} legal={legal!r}")
+        self._size, self._slippery, self._p, self._style, self._legal = size, slippery, p, style, legal
+        self._board: list[str] = []
+        self._game: FrozenLakeEnv | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
+        """Start on the task's map, or on one drawn from the seed."""
+        super().reset(seed=seed)
+        task = self.task_of(options)
+        drawn = int(self.np_random.integers(2**31))
+        board = list(task["map"]) if task else generate_random_map(self._size, self._p, drawn)
+        if board != self._board or self._game is None:
+            self._board, self._game = board, FrozenLakeEnv(desc=board, is_slippery=self._slippery)
+            self._width = len(board[0])
+            self._cells = "".join(board)
+        place, _ = self._game.reset(seed=seed)
+        self._place = int(place)
+        self._done = False
+        return self._show(), {"anchor": str(self._place)}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Make the last move that the reply names; a reply without one changes nothing."""
+        assert self._game is not None, "reset comes first"
+        words = _WORD.findall(action[-_LONGEST_REPLY:])
+        if not words or self._done:
+            return self._refused(), 0.0, self._done, False, {"illegal": True, "anchor": str(self._place)}
+        place, reward, done, _, _ = self._game.step(MOVES[words[-1].lower()])
+        self._place, self._done = int(place), bool(done)
+        info: Info = {"anchor": str(self._place)}
+        if done:
+            info["success"] = reward > 0
+        return self._show(), float(reward), self._done, False, info
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Moves by the `legal` option."""
+        names = tuple(MOVES)
+        if self._legal == "any":
+            return names
+        near = [self._neighbour(move) for move in names]
+        board = [name for name, cell in zip(names, near, strict=True) if cell != "W"]
+        safe = [name for name, cell in zip(names, near, strict=True) if cell not in "WH"]
+        return tuple(safe or board) if self._legal == "safe" else tuple(board)
+
+    def _neighbour(self, move: str) -> str:
+        row, column = divmod(self._place, self._width)
+        row += (move == "down") - (move == "up")
+        column += (move == "right") - (move == "left")
+        inside = 0 <= row < len(self._board) and 0 <= column < self._width
+        return self._cells[row * self._width + column] if inside else "W"
+
+    def _show(self) -> str:
+        if self._style == "grid":
+            marked = self._cells[: self._place] + "@" + self._cells[self._place + 1 :]
+            return "\n".join(marked[i : i + self._width] for i in range(0, len(marked), self._width))
+        cells = [f"{i}:{'@' if i == self._place else cell}" for i, cell in enumerate(self._cells)]
+        return " ".join([*cells, *(f"{move}:{self._neighbour(move)}" for move in MOVES), "?"])
+
+    def _refused(self) -> str:
+        shown = self._show()
+        return shown if self._style == "cells" else f"{shown}\nSay one of: left, down, right, up."
+
+
+def tasks(*, size: int = 4, p: float = 0.8, **_: object) -> GeneratedTasks:
+    """Random solvable maps; a map belongs to one split only."""
+
+    def draw(seed: int) -> Mapping[str, Any]:
+        return {"map": generate_random_map(size, p, seed % 2**32)}
+
+    return GeneratedTasks(draw)
+
+
+SPEC = EnvSpec(
+    id="game/FrozenLake-v1",
+    make=FrozenLake,
+    summary="Cross a frozen lake without falling into a hole; random solvable maps.",
+    tasks=tasks,
+    instructions=(
+        "You walk on a frozen lake. @ is you, F is ice, H is a hole that ends the game, G is the goal. "
+        "Answer with one word: left, down, right or up."
+    ),
+    max_turns=100,
+    inline=True,
+    tags=("game", "grid", "single-player"),
+    baselines={"random": 0.03},
+)
+__all__ = ["SPEC", "FrozenLake", "Task", "tasks"]
