@@ -31,8 +31,8 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", self.peek_event().start_mark)
-        return super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
 
 
 _FLOAT = r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"
@@ -99,9 +99,7 @@ def _plain(node: yaml.Node, key: Key, path: Path, lines: dict[Key, str]) -> Any:
         for name_node, value in node.value:
             name = str(name_node.value)
             if name in found:
-                raise ConfigError(
-                    f"{path}:{name_node.start_mark.line + 1}: {name!r} stands twice", mend="keep one of them"
-                )
+                raise ConfigError(f"{path}:{name_node.start_mark.line + 1}: {name!r} stands twice", mend="keep one of them")
             found[name] = _plain(value, (*key, name), path, lines)
         return found
     if isinstance(node, yaml.SequenceNode):
@@ -112,9 +110,9 @@ def _plain(node: yaml.Node, key: Key, path: Path, lines: dict[Key, str]) -> Any:
 def _scalar(node: yaml.Node) -> Any:
     loader = _Loader("")
     try:
-        return loader.construct_object(node)  # type: ignore[no-untyped-call]
+        return loader.construct_object(node)
     finally:
-        loader.dispose()  # type: ignore[no-untyped-call]
+        loader.dispose()
 
 
 def _override(data: dict[str, Any], override: str, lines: dict[Key, str]) -> None:

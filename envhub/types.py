@@ -151,3 +151,23 @@ class TrajectoryGroup:
     index: int
     task: str
     trajectories: tuple[Trajectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSummary:
+    """Means over the episodes that did not fail, with 95 % intervals.
+
+    Success has Wilson's interval (1927), reward the normal one of the mean. All numbers are NaN where nothing was played.
+    """
+
+    episodes: int
+    failed: int
+    success_rate: float
+    success_low: float
+    success_high: float
+    reward_mean: float
+    reward_low: float
+    reward_high: float
+    turns_mean: float
+    tokens_mean: float
+    seconds: float

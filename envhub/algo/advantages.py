@@ -20,8 +20,8 @@ def group_advantages(rewards: Floats, *, scale: Scale, ddof: int = 1, eps: float
     Args:
         rewards: one total reward per trajectory, float64 [n], all finite.
         scale: "std" divides by the standard deviation (GRPO, arXiv:2402.03300, section 4.1.1), "none" does not
-            (Dr.GRPO, arXiv:2503.20783), "loo" compares with the mean of the others (RLOO, arXiv:2402.14740), "mean" divides by the mean
-            (MaxRL; 0 where the mean is 0).
+            (Dr.GRPO, arXiv:2503.20783), "loo" compares with the mean of the others (RLOO, arXiv:2402.14740), "mean"
+            divides by the mean (MaxRL; 0 where the mean is 0).
         ddof: 1 for the sample's deviation, 0 for the population's.
         eps: added to the deviation.
 
@@ -33,16 +33,17 @@ def group_advantages(rewards: Floats, *, scale: Scale, ddof: int = 1, eps: float
         raise ValueError(f"rewards must be finite and at least one, got {rewards}")
     if len(rewards) == 1 or is_constant(rewards):
         return np.zeros(len(rewards))
-    centred = rewards - rewards.mean()
+    mean = float(rewards.mean())
+    centred: Floats = rewards - mean
     match scale:
         case "std":
-            return centred / (rewards.std(ddof=ddof) + eps)
+            return np.asarray(centred / (float(rewards.std(ddof=ddof)) + eps))
         case "none":
             return centred
         case "loo":
-            return centred * len(rewards) / (len(rewards) - 1)
+            return np.asarray(centred * (len(rewards) / (len(rewards) - 1)))
         case "mean":
-            return centred / rewards.mean() if rewards.mean() else np.zeros(len(rewards))
+            return np.asarray(centred / mean) if mean else np.zeros(len(rewards))
 
 
 def max_variance_subset(rewards: Floats, keep: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -49,7 +49,7 @@ def gathered_logprobs_and_entropy(
         return score(hidden, targets)
     parts = [
         checkpoint(score, rows, wanted, use_reentrant=False)
-        for rows, wanted in zip(hidden.split(chunk), targets.split(chunk), strict=True)
+        for rows, wanted in zip(torch.split(hidden, chunk), torch.split(targets, chunk), strict=True)
     ]
     return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
 

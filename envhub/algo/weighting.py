@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 Aggregation = Literal["token_mean", "trajectory_mean", "trajectory_sum", "constant"]
 
 
-def token_weights(
-    lengths: Sequence[int], *, aggregation: Aggregation, constant: int | None = None
-) -> NDArray[np.float64]:
+def token_weights(lengths: Sequence[int], *, aggregation: Aggregation, constant: int | None = None) -> NDArray[np.float64]:
     """Weight of every action token of each trajectory, float64 [trajectories].
 
     Args:

@@ -57,7 +57,8 @@ def load_spec(env_id: str) -> EnvSpec:
         spec = point.load()
     except Exception as error:  # foreign code enters here
         raise ConfigError(
-            f"{env_id}: package {listed.package} does not import: {type(error).__name__}: {error}", mend="mend the package"
+            f"{env_id}: package {listed.package} does not import: {type(error).__name__}: {error}",
+            mend="mend the package",
         ) from error
     if not isinstance(spec, EnvSpec) or spec.id != env_id:
         raise ConfigError(f"{env_id}: {listed.target} is no EnvSpec of that id", mend="mend the package's entry point")

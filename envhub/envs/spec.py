@@ -10,11 +10,15 @@ from envhub.envs.tasks import TaskSet
 
 
 class RewardKind(StrEnum):
+    """What a step's reward means."""
+
     STEP = "step"  # each step's reward is what that step earned; they add up
     CUMULATIVE = "cumulative"  # each step reports the total so far
 
 
 class Isolation(StrEnum):
+    """How far an environment's actions are kept away from the host."""
+
     NONE = "none"
     LOCAL = "local"
     DOCKER = "docker"

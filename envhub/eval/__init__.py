@@ -1,5 +1,5 @@
 """What episodes say about a policy."""
 
-from envhub.eval.summary import EvalSummary, pass_at_k, summarise
+from envhub.eval.summary import pass_at_k, summarise, wilson
 
-__all__ = ["EvalSummary", "pass_at_k", "summarise"]
+__all__ = ["pass_at_k", "summarise", "wilson"]

@@ -2,33 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from envhub.types import Trajectory
+from envhub.types import EvalSummary, Trajectory
 
 Z = 1.959963984540054  # two-sided 95 % of the normal distribution
-
-
-@dataclass(frozen=True, slots=True)
-class EvalSummary:
-    """Means over the episodes that did not fail, with 95 % intervals.
-
-    Success has Wilson's interval (1927), reward the normal one of the mean. All numbers are NaN where nothing was played.
-    """
-
-    episodes: int
-    failed: int
-    success_rate: float
-    success_low: float
-    success_high: float
-    reward_mean: float
-    reward_low: float
-    reward_high: float
-    turns_mean: float
-    tokens_mean: float
-    seconds: float
 
 
 def summarise(trajectories: Sequence[Trajectory], seconds: float) -> EvalSummary:

@@ -19,7 +19,7 @@ _PLAIN = [f.name for f in fields(Trajectory) if f.name not in ("stop", "turns", 
 
 def encode(trajectory: Trajectory) -> bytes:
     """A trajectory's bytes: version, CRC-32, then msgpack with arrays as little-endian bytes."""
-    body = msgpack.packb(
+    body: bytes = msgpack.packb(
         {
             **{name: getattr(trajectory, name) for name in _PLAIN},
             "stop": trajectory.stop.value,

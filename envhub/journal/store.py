@@ -1,7 +1,7 @@
 """The journal of a run: SQLite, one writer, every episode durable before anybody acts on it.
 
-An episode is `generated`, then `claimed` by one update or `superseded`. Whether a claim was trained on is not written here: the newest
-checkpoint says it, so that "applied" and "marked" cannot come apart.
+An episode is `generated`, then `claimed` by one update or `superseded`. Whether a claim was trained on is not written
+here: the newest checkpoint says it, so that "applied" and "marked" cannot come apart.
 """
 
 import sqlite3
@@ -64,9 +64,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     # Writing
@@ -80,7 +78,8 @@ class Journal:
         rows = [(t.id, t.group, t.member, t.attempt, t.failed, "generated", encode(t)) for t in trajectories]
         with self._writing() as database:
             database.executemany(
-                "INSERT INTO episodes (id, grp, member, attempt, failed, state, data) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
+                "INSERT INTO episodes (id, grp, member, attempt, failed, state, data) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                rows,
             )
 
     def supersede(self, ids: Sequence[str], reason: str) -> None:
@@ -107,9 +106,7 @@ class Journal:
                 )
                 if changed.rowcount != 1:
                     raise JournalError(f"episode {name} cannot be claimed", mend="claim generated episodes, once")
-                database.execute(
-                    "INSERT INTO claims VALUES (?, ?, ?, ?, ?)", (name, update, place, group.id, group.index)
-                )
+                database.execute("INSERT INTO claims VALUES (?, ?, ?, ?, ?)", (name, update, place, group.id, group.index))
 
     def release(self, *, after: int) -> int:
         """Undo the claims of updates later than `after`; returns how many episodes are generated again."""
@@ -136,7 +133,10 @@ class Journal:
         for update, group, index, data in rows:
             found.setdefault(update, {}).setdefault((group, index), []).append(decode(data))
         return tuple(
-            (update, tuple(TrajectoryGroup(g, i, members[0].task, tuple(members)) for (g, i), members in groups.items()))
+            (
+                update,
+                tuple(TrajectoryGroup(g, i, members[0].task, tuple(members)) for (g, i), members in groups.items()),
+            )
             for update, groups in found.items()
         )
 
@@ -194,4 +194,6 @@ def _refusals(what: str) -> Iterator[None]:
     except sqlite3.IntegrityError as error:
         raise JournalError(f"{what}: {error}", mend="every episode has an id of its own") from error
     except sqlite3.Error as error:
-        raise JournalError(f"{what}: {error}", mend="check free disk space and rights; nothing written before is lost") from error
+        raise JournalError(
+            f"{what}: {error}", mend="check free disk space and rights; nothing written before is lost"
+        ) from error

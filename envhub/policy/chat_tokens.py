@@ -4,6 +4,7 @@ Two formats: `ChatFormat` follows a model's chat template, `PlainFormat` puts ob
 Observations are untrusted text: special tokens written in them become ordinary characters.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol
 
@@ -38,8 +39,8 @@ class PlainFormat:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, stop_words: tuple[str, ...] = ()) -> None:
         self._tokenizer = tokenizer
         self._encode = _encoder(tokenizer)
-        self.stop_ids = tuple(tokenizer.convert_tokens_to_ids(word) for word in stop_words)
-        if any(i is None or i == tokenizer.unk_token_id for i in self.stop_ids):
+        self.stop_ids: tuple[int, ...] = tuple(tokenizer.get_vocab().get(word, -1) for word in stop_words)
+        if -1 in self.stop_ids:
             raise ConfigError(f"a stop word of {stop_words} is not one token", mend="name tokens of the vocabulary")
 
     def opening(self, instructions: str, observation: str) -> list[int]:
@@ -73,7 +74,7 @@ class ChatFormat:
         tail = self._special(answered[len(prompt) + 1 :])
         before, after = more[len(answered) :].split(_MARK)
         end = tokenizer.eos_token_id if tail[:1] in ([tokenizer.eos_token_id], []) else tail[0]
-        self.stop_ids = (end,) if end is not None else ()
+        self.stop_ids: tuple[int, ...] = (end,) if end is not None else ()
         self._tail, self._before, self._after = tail, self._special(before), self._special(after)
 
     def opening(self, instructions: str, observation: str) -> list[int]:
@@ -96,7 +97,7 @@ class ChatFormat:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
 
-def _encoder(tokenizer: PreTrainedTokenizerBase):  # type: ignore[no-untyped-def]  # lru_cache hides the signature
+def _encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], tuple[int, ...]]:
     @lru_cache(maxsize=65536)
     def encode(text: str) -> tuple[int, ...]:
         clean = text.encode("utf-8", "replace").decode()  # lone surrogates have no bytes

@@ -48,9 +48,7 @@ class _Row:
 class LocalEngine:
     """A `TokenEngine` over a transformers causal language model. Use it inside `async with engine.running():`."""
 
-    def __init__(
-        self, model: PreTrainedModel, *, max_rows: int, max_context_tokens: int, max_step_tokens: int = 16384
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, *, max_rows: int, max_context_tokens: int, max_step_tokens: int = 16384) -> None:
         """Take over `model` for sampling.
 
         Args:
@@ -64,7 +62,8 @@ class LocalEngine:
         """
         _refuse_sliding_windows(model, max_context_tokens)
         model.set_attn_implementation(ATTENTION)
-        self._model = model.eval().requires_grad_(False)
+        model.eval()  # type: ignore[no-untyped-call]
+        self._model = model.requires_grad_(False)
         self._cache = KeyValueRows(
             model.config.get_text_config(), num_rows=max_rows, length=max_context_tokens, dtype=model.dtype
         )
@@ -145,7 +144,7 @@ class LocalEngine:
 
     def weights(self) -> Mapping[str, torch.Tensor]:
         """The weights being sampled from; for checks, not to be written."""
-        return self._model.state_dict()
+        return dict(self._model.state_dict())
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -158,7 +157,7 @@ class LocalEngine:
                 batch = self._admit()
                 if batch:
                     await loop.run_in_executor(self._thread, self._step, batch)
-                    self._settle(call for call, _ in batch)
+                    self._settle([call for call, _ in batch])
             for _ in range(3):
                 await asyncio.sleep(0)
 
@@ -226,8 +225,8 @@ class LocalEngine:
             row.cached.extend(part)
         self.tokens_sampled += len(batch)
 
-    def _settle(self, calls: "Sequence[_Call] | object") -> None:
-        for call in calls:  # type: ignore[attr-defined]
+    def _settle(self, calls: Sequence[_Call]) -> None:
+        for call in calls:
             sampled = len(call.logprobs)
             stopped = call.ids[-1] in call.sampling.stop_ids
             if call.done.done():

@@ -82,7 +82,7 @@ def build(init: ModelInit, words: Sequence[str], *, seed: int) -> LanguageModel:
     vocabulary = {word: place for place, word in enumerate([PAD, UNKNOWN, *words])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token=PAD, unk_token=UNKNOWN)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token=PAD, unk_token=UNKNOWN)  # type: ignore[no-untyped-call]
     make = Qwen3Config if init.architecture == "qwen3" else LlamaConfig
     config = make(
         vocab_size=len(vocabulary),
@@ -100,7 +100,7 @@ def build(init: ModelInit, words: Sequence[str], *, seed: int) -> LanguageModel:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
     return LanguageModel(model, tokenizer)
 
 
@@ -164,7 +164,7 @@ def _convert(folder: Path, gguf: str, out: Path) -> None:
     config = copy.deepcopy(loaded.config)
     del config.quantization_config  # the weights are plain floats from here on
     config.dtype = torch.bfloat16
-    plain = type(loaded)(config).to(torch.bfloat16)
+    plain = type(loaded)(config).to(dtype=torch.bfloat16)
     plain.load_state_dict(loaded.state_dict())
     plain.tie_weights()
     plain.generation_config = loaded.generation_config

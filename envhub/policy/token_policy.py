@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from envhub.policy.chat_tokens import TurnFormat
 from envhub.policy.core import Reply, Sampling, TokenEngine
@@ -32,8 +33,8 @@ class TokenSeat:
         self._policy, self._episode, self._seed, self._instructions = policy, episode, seed, instructions
         self._ids: list[int] = []
         self._sampled: list[tuple[int, int]] = []
-        self._logprobs: list[np.ndarray] = []  # type: ignore[type-arg]
-        self._versions: list[np.ndarray] = []  # type: ignore[type-arg]
+        self._logprobs: list[NDArray[np.generic]] = []
+        self._versions: list[NDArray[np.generic]] = []
         self._stopped = False
 
     async def act(self, observation: str) -> Reply:

@@ -106,6 +106,7 @@ class RolloutDriver:
                 case Stop(reason):
                     self._stopped = reason
                     self._changed.set()
+
     async def _episode(self, lease: Lease) -> None:
         place = Place(lease.id, lease.group, lease.member, lease.attempt, lease.seed)
         trajectory = await self._player(self._task_at(lease.index), place)

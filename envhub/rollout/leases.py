@@ -8,8 +8,8 @@ from dataclasses import dataclass
 class Lease:
     """The right and duty to play one episode until a deadline.
 
-    `id` is "<group>/<member>.<attempt>"; `index` is the group's place in the task stream. The seed depends on the run's seed, index
-    and member only, so that a retry plays the same episode. Times are monotonic seconds.
+    `id` is "<group>/<member>.<attempt>"; `index` is the group's place in the task stream. The seed depends on the run's
+    seed, index and member only, so that a retry plays the same episode. Times are monotonic seconds.
     """
 
     id: str

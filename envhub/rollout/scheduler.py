@@ -1,7 +1,7 @@
 """The rollout scheduler: a deterministic state machine without I/O, clock or randomness of its own.
 
-Events go in (`begin`, `finished`, `published`, `tick`, `take`), commands come out. Every wait has a deadline, every lease ends once,
-and a group that cannot be completed is replaced, so that `take` never waits for something that cannot happen.
+Events go in (`begin`, `finished`, `published`, `tick`, `take`), commands come out. Every wait has a deadline, every lease
+ends once, and a group that cannot be completed is replaced, so that `take` never waits for something that cannot happen.
 """
 
 from collections import deque
@@ -186,9 +186,7 @@ class Scheduler:
         return commands
 
     def _open(self, now: float) -> None:
-        group = _Group(
-            f"{self._stream}-{self._next_index:06d}", self._next_index, now, set(range(self._config.group_size))
-        )
+        group = _Group(f"{self._stream}-{self._next_index:06d}", self._next_index, now, set(range(self._config.group_size)))
         self._next_index += 1
         self._groups[group.id] = group
         self._queue.extend((group, member) for member in range(self._config.group_size))

@@ -9,7 +9,7 @@ from typing import Any
 from envhub.envs.core import Env
 from envhub.envs.tasks import Task
 from envhub.errors import ConfigError
-from envhub.eval.summary import EvalSummary, summarise
+from envhub.eval.summary import summarise
 from envhub.journal.store import Journal
 from envhub.policy.config import SamplerConfig
 from envhub.policy.core import Policy
@@ -18,8 +18,9 @@ from envhub.policy.models import load
 from envhub.policy.scripted_policy import RandomPolicy, ScriptedPolicy
 from envhub.rollout.episode import Stage
 from envhub.rollout.many import play_many
-from envhub.runs.parts import build_stage, held_out, token_policy, turn_format
-from envhub.types import Trajectory
+from envhub.runs.parts import token_policy, turn_format
+from envhub.runs.stage import build_stage, held_out
+from envhub.types import EvalSummary, Trajectory
 
 
 def evaluate(
@@ -33,6 +34,7 @@ def evaluate(
     seed: int = 0,
     temperature: float = 1.0,
     max_tokens: int = 256,
+    max_turns: int | None = None,
     out: Path | None = None,
 ) -> EvalSummary:
     """Play `episodes` different tasks of a split `samples` times each and sum up.
@@ -47,12 +49,13 @@ def evaluate(
         seed: of environments and sampler.
         temperature: of sampling.
         max_tokens: of one reply.
+        max_turns: of one episode, at most the environment's own limit.
         out: a folder that gets the journal of all episodes.
 
     Raises:
         ConfigError: environment, policy or options are not what they should be.
     """
-    stage = build_stage(env_id, options)
+    stage = build_stage(env_id, options, max_turns=max_turns)
     tasks = held_out(stage, options, split, episodes)
     kind, _, rest = policy.partition(":")
     began = time.monotonic()
@@ -79,9 +82,7 @@ async def measure(
     return summarise(played, time.monotonic() - began), played
 
 
-async def _play(
-    stage: Stage, policy: Policy, tasks: Sequence[Task], samples: int, seed: int
-) -> tuple[Trajectory, ...]:
+async def _play(stage: Stage, policy: Policy, tasks: Sequence[Task], samples: int, seed: int) -> tuple[Trajectory, ...]:
     return await play_many(stage, policy, tasks, samples=samples, seed=seed, stream="eval")
 
 

@@ -1,69 +1,10 @@
-"""Builds what training and evaluation share: stages, task lists, models and token policies."""
+"""Builds the token policy of a model: its format, its engine's seats, and what may never be sampled."""
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
-from typing import Any
-
-from envhub.envs.registry import load_spec, package_version
-from envhub.envs.task_stream import TaskStream
-from envhub.envs.tasks import Task
 from envhub.policy.chat_tokens import ChatFormat, PlainFormat, TurnFormat
 from envhub.policy.config import SamplerConfig
 from envhub.policy.core import Sampling, TokenEngine
 from envhub.policy.models import LanguageModel
-from envhub.policy.scripted_policy import words_of
 from envhub.policy.token_policy import TokenPolicy
-from envhub.rollout.episode import Stage
-from envhub.rollout.random_play import RandomEpisode, play_randomly
-
-
-def build_stage(
-    env_id: str,
-    options: Mapping[str, Any],
-    *,
-    max_turns: int | None = None,
-    turn_deadline_s: float = 60.0,
-    threads: Executor | None = None,
-) -> Stage:
-    """The stage of a registered environment.
-
-    Raises:
-        ConfigError: the id is unknown, its package is broken, or it refuses the options.
-    """
-    spec = load_spec(env_id)
-    given = {**spec.default_options, **options}
-    limit = spec.max_turns if max_turns is None else min(max_turns, spec.max_turns)
-    return Stage(spec, package_version(env_id), lambda: spec.make(**given), limit, turn_deadline_s, threads)
-
-
-def build_tasks(stage: Stage, options: Mapping[str, Any], split: str, seed: int) -> TaskStream:
-    """The endless stream of a split's tasks."""
-    make = stage.spec.tasks
-    return TaskStream(None if make is None else make(**{**stage.spec.default_options, **options}), split, seed)
-
-
-def held_out(stage: Stage, options: Mapping[str, Any], split: str, count: int) -> list[Task]:
-    """The first `count` different tasks of a split, the same for every run; a small split is gone through again."""
-    stream = build_tasks(stage, options, split, 0)
-    found: dict[str, Task] = {}
-    for place in range(20 * count):
-        task = stream.at(place)
-        found.setdefault(task.id, task)
-        if len(found) == count:
-            break
-    different = list(found.values())
-    return [different[place % len(different)] for place in range(count)]
-
-
-def random_episodes(stage: Stage, tasks: TaskStream, count: int, *, seed: int, first: int = 0) -> list[RandomEpisode]:
-    """Random play on `count` tasks of the stream."""
-    return [play_randomly(stage, tasks.at(first + i), seed=seed * 1_000_003 + first + i) for i in range(count)]
-
-
-def vocabulary(episodes: Sequence[RandomEpisode], env_actions: Sequence[str]) -> tuple[str, ...]:
-    """Every word that observations and replies are made of."""
-    texts = [text for episode in episodes for pair in episode.exchanges for text in pair]
-    return words_of([*texts, *env_actions])
 
 
 def turn_format(language: LanguageModel, config: SamplerConfig) -> TurnFormat:
@@ -78,9 +19,7 @@ def turn_format(language: LanguageModel, config: SamplerConfig) -> TurnFormat:
     return PlainFormat(language.tokenizer, stop_words=config.stop_words)
 
 
-def token_policy(
-    engine: TokenEngine, layout: TurnFormat, language: LanguageModel, config: SamplerConfig
-) -> TokenPolicy:
+def token_policy(engine: TokenEngine, layout: TurnFormat, language: LanguageModel, config: SamplerConfig) -> TokenPolicy:
     """Seats on `engine` that sample as the config says; padding can never be sampled."""
     sampling = Sampling(config.temperature, config.max_tokens, layout.stop_ids, banned(language, layout))
     return TokenPolicy(engine, layout, sampling, config.max_context_tokens, config.show_instructions)

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from envhub.errors import ConfigError, RunFailed
-from envhub.eval.summary import EvalSummary
+from envhub.envs.tasks import Task
+from envhub.errors import EnvHubError, RunFailed
 from envhub.journal.store import Journal
 from envhub.policy.local_engine import LocalEngine
 from envhub.policy.models import LanguageModel, build, load
@@ -31,8 +31,9 @@ from envhub.runs.config import TrainConfig
 from envhub.runs.evaluate import measure
 from envhub.runs.folder import RunFolder, open_folder
 from envhub.runs.metrics import update_metrics
-from envhub.runs.parts import banned, build_stage, build_tasks, held_out, random_episodes, token_policy, turn_format, vocabulary
+from envhub.runs.parts import banned, token_policy, turn_format
 from envhub.runs.replay import replay_text
+from envhub.runs.stage import build_stage, build_tasks, held_out, random_episodes, vocabulary
 from envhub.runs.warmup import warmup_step
 from envhub.telemetry import MetricsSink, read_metrics, setup_logging, truncate_metrics
 from envhub.trainer.batch import collate
@@ -43,21 +44,21 @@ from envhub.trainer.preflight import preflight
 from envhub.trainer.publish import publish
 from envhub.trainer.recipe import grpo_loss
 from envhub.trainer.schedule import learning_rate
-from envhub.types import TrajectoryGroup
+from envhub.types import EvalSummary, TrajectoryGroup
 from envhub.viewer.live import Display
 from envhub.viewer.report import write_report
-
 
 Groups = tuple[TrajectoryGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """What a run came to. `interrupted`: stopped by a signal, with a checkpoint to resume from."""
+    """What a run came to. `interrupted`: stopped by a signal (`terminated`: by SIGTERM), with a checkpoint to resume from."""
 
     run_dir: Path
     updates: int
     interrupted: bool
+    terminated: bool = False
     before: EvalSummary | None = None
     after: EvalSummary | None = None
     report: Path | None = None
@@ -113,15 +114,16 @@ def train(config: TrainConfig, *, resume: bool, display: Display) -> TrainResult
             threads=threads,
         )
         run = TrainRun(config, folder, journal, stage, display)
-        return asyncio.run(run.main(resume=resume))
+        try:
+            return asyncio.run(run.main(resume=resume))
+        except* EnvHubError as group:
+            raise _first(group) from None
 
 
 class TrainRun:
     """One run in progress. `main` reads top to bottom."""
 
-    def __init__(
-        self, config: TrainConfig, folder: RunFolder, journal: Journal, stage: Stage, display: Display
-    ) -> None:
+    def __init__(self, config: TrainConfig, folder: RunFolder, journal: Journal, stage: Stage, display: Display) -> None:
         """Build model, trainer and sampler; nothing is trained yet."""
         self.config, self.folder, self.journal, self.stage, self.display = config, folder, journal, stage, display
         self.tasks = build_tasks(stage, config.env.options, config.env.split, config.run.seed)
@@ -136,8 +138,12 @@ class TrainRun:
         self.policy: TokenPolicy = token_policy(self.sampler, self.layout, self.language, config.sampler)
         self.metrics = MetricsSink(folder.metrics)
         self.progress = Progress()
+        self._held_out: dict[str, list[Task]] = {}
         self.stopping = asyncio.Event()
         self.began = time.monotonic()
+        self._saved = 0
+        self._next_index = 0
+        self._signal: signal.Signals | None = None
 
     async def main(self, *, resume: bool) -> TrainResult:
         """Warm up or resume, train, measure, report."""
@@ -169,9 +175,7 @@ class TrainRun:
 
     def _engine(self, rate: float) -> TrainEngine:
         trainer = self.config.trainer.model_copy(update={"learning_rate": rate})
-        return TrainEngine(
-            self.language.model, trainer, temperature=self.config.sampler.temperature, ban_ids=self.bans
-        )
+        return TrainEngine(self.language.model, trainer, temperature=self.config.sampler.temperature, ban_ids=self.bans)
 
     def _warm_up(self) -> None:
         warmup = self.config.trainer.warmup
@@ -202,11 +206,11 @@ class TrainRun:
 
     def _scheduler(self, checkpoint: Checkpoint | None) -> Scheduler:
         config, done = self.config, 0
-        next_index = 0
         if checkpoint is not None:
             self.engine.load(checkpoint.folder)
             self.progress = Progress(**checkpoint.state["progress"])
-            done, next_index = checkpoint.update, int(checkpoint.state["next_index"])
+            done = checkpoint.update
+            self._next_index = int(checkpoint.state["next_index"])
             truncate_metrics(self.folder.metrics, done)
         self.journal.supersede([t.id for t in self.journal.unclaimed()], "the run stopped before they were trained on")
         self._claims = self.journal.claims(after=done)
@@ -215,7 +219,7 @@ class TrainRun:
             config.rollout,
             seed=config.run.seed,
             version=done + len(self._claims),
-            next_index=max([next_index, *(index + 1 for index in claimed)]),
+            next_index=max([self._next_index, *(index + 1 for index in claimed)]),
             total_groups_wanted=(config.run.updates - done - len(self._claims)) * config.rollout.groups_per_update,
             attempts=self.journal.attempts(),
         )
@@ -271,6 +275,7 @@ class TrainRun:
             raise RunFailed(f"{bad} updates in a row were not finite", mend="lower trainer.learning_rate, then resume")
         await publish(self.engine.weights(), self.sampler, version=update)
         self.progress = replace(self.progress, update=update, bad_updates=bad)
+        self._next_index = max(self._next_index, 1 + max(group.index for group in groups))
         row = update_metrics(
             update,
             groups,
@@ -287,7 +292,7 @@ class TrainRun:
         self.metrics.write(row)
         self.display.update(row)
         if update % config.checkpoint.every == 0 or self._finished():
-            self._save(groups)
+            self._save()
 
     async def _middle_evaluation(self) -> dict[str, float]:
         measure_every = self.config.eval.every
@@ -302,8 +307,8 @@ class TrainRun:
     def _finished(self) -> bool:
         return self.progress.stopped_early or self.progress.update >= self.config.run.updates
 
-    def _save(self, groups: Sequence[TrajectoryGroup]) -> None:
-        state = {"progress": asdict(self.progress), "next_index": 1 + max((g.index for g in groups), default=-1)}
+    def _save(self) -> None:
+        state = {"progress": asdict(self.progress), "next_index": self._next_index}
         save_checkpoint(
             self.folder.checkpoints, self.progress.update, state, self.engine.save, keep=self.config.checkpoint.keep
         )
@@ -314,7 +319,9 @@ class TrainRun:
     async def _finish(self) -> TrainResult:
         config = self.config
         if self.stopping.is_set() and not self._finished():
-            return TrainResult(self.folder.root, self.progress.update, interrupted=True)
+            if self.progress.update and self.progress.update != self._saved:
+                self._save()
+            return TrainResult(self.folder.root, self.progress.update, True, self._signal == signal.SIGTERM)
         self.language.model.save_pretrained(self.folder.model)
         self.language.tokenizer.save_pretrained(self.folder.model)
         before = None if self.progress.before is None else EvalSummary(**self.progress.before)
@@ -332,12 +339,12 @@ class TrainRun:
             replay=replay,
             facts={"environment": config.env.id, "updates": str(self.progress.update), "seed": str(config.run.seed)},
         )
-        return TrainResult(self.folder.root, self.progress.update, False, before, after, report, replay)
+        return TrainResult(self.folder.root, self.progress.update, False, False, before, after, report, replay)
 
     async def _measure(self, split: str, stream: str) -> tuple[EvalSummary, Any]:
-        tasks = held_out(self.stage, self.config.env.options, split, self.config.eval.episodes)
-        if not tasks:
-            raise ConfigError(f"split {split!r} has no tasks to evaluate on", mend="set eval.episodes=0")
+        if split not in self._held_out:
+            self._held_out[split] = held_out(self.stage, self.config.env.options, split, self.config.eval.episodes)
+        tasks = self._held_out[split]
         return await measure(self.stage, self.policy, tasks, samples=1, seed=self.config.run.seed, stream=stream)
 
     # Stopping
@@ -345,7 +352,11 @@ class TrainRun:
     def _obey_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.stopping.set)
+            loop.add_signal_handler(number, self._stop, number)
+
+    def _stop(self, number: signal.Signals) -> None:
+        self._signal = number
+        self.stopping.set()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, Groups]) -> Groups | None:
         """The work's result, or None if a signal came first; the work is then cancelled."""
@@ -355,6 +366,11 @@ class TrainRun:
             for task in (working, stopped):
                 task.cancel()
         return None if working.cancelled() or self.stopping.is_set() else working.result()
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error inside nested groups: task groups wrap what a person should read plain."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _dropped(scheduler: Scheduler) -> dict[str, float]:

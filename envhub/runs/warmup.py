@@ -26,16 +26,12 @@ def warmup_step(
     """One supervised step on random episodes; returns the loss in nats per weighted token."""
     sequences = [_sequence(episode, language, layout, observation_weight) for episode in episodes]
     total = sum(float(s.weights.sum()) for s in sequences)
-    scaled = [
-        TrainSequence(s.token_ids, s.places, s.old_logprobs, s.advantages, s.weights / total) for s in sequences
-    ]
+    scaled = [TrainSequence(s.token_ids, s.places, s.old_logprobs, s.advantages, s.weights / total) for s in sequences]
     packs = pack(scaled, max_tokens=micro_batch_tokens)
     return engine.update(packs, supervised_loss, learning_rate=learning_rate).loss
 
 
-def _sequence(
-    episode: RandomEpisode, language: LanguageModel, layout: TurnFormat, observation_weight: float
-) -> TrainSequence:
+def _sequence(episode: RandomEpisode, language: LanguageModel, layout: TurnFormat, observation_weight: float) -> TrainSequence:
     ids: list[int] = []
     weights: list[float] = []
     for turn, (observation, action) in enumerate(episode.exchanges):

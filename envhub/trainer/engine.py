@@ -46,14 +46,14 @@ def start_distributed() -> None:
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     else:
         os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed asks for it
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
 
 
 def _deepspeed() -> Any:
     """DeepSpeed, told which accelerator it runs on before it looks for one itself."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    import deepspeed  # noqa: PLC0415  an optional extra, and it reads the variable above while it loads
+    import deepspeed
 
     deepspeed.utils.logging.logger.setLevel("WARNING")
     return deepspeed
@@ -111,7 +111,8 @@ class TrainEngine:
         for number in range(rounds):
             place = number * world + self.rank
             pack, share = (packs[place], 1.0) if place < len(packs) else (packs[0], 0.0)  # ranks step together
-            parts = loss_function(*self._engine(pack), pack)
+            logprobs, entropy = self._engine(pack)
+            parts = loss_function(logprobs, entropy, pack)
             self._engine.set_gradient_accumulation_boundary(number == rounds - 1)
             self._engine.backward(parts.loss * (share * world), scale_wrt_gas=False)
             seen = torch.stack([getattr(parts, f.name).detach().double() for f in fields(parts)]) * share
@@ -136,8 +137,8 @@ class TrainEngine:
         else:
             self._engine.optimizer.zero_grad()
             self._engine.zero_grad()
-        values = total.tolist()
-        return UpdateStats(*values, grad_norm=float("nan") if norm is None else float(norm), skipped=not finite)
+        seen = dict(zip((f.name for f in fields(LossParts)), total.tolist(), strict=True))
+        return UpdateStats(**seen, grad_norm=float("nan") if norm is None else float(norm), skipped=not finite)
 
     def _local_norm(self) -> Tensor | None:
         """The gradient's global norm before clipping; known here only where every rank holds the whole gradient."""

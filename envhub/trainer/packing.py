@@ -20,8 +20,8 @@ class Pack:
     """One micro-batch of N packed tokens, of which n are scored.
 
     `input_ids` and `position_ids` int64 [1, N]; `before` int64 [n] is the place whose output predicts each scored token;
-    `targets` int64 [n]; `old_logprobs`, `advantages`, `weights` [n] in the model's own float type. `buckets` are int64 [B, L] places
-    of sequences that attend side by side, padded by -1 on the right.
+    `targets` int64 [n]; `old_logprobs`, `advantages`, `weights` [n] in the model's own float type. `buckets` are int64
+    [B, L] places of sequences that attend side by side, padded by -1 on the right.
     """
 
     input_ids: Tensor

@@ -25,7 +25,7 @@ class TokenScorer(torch.nn.Module):
         hidden = self.model.base_model(
             input_ids=pack.input_ids, position_ids=pack.position_ids, use_cache=False, buckets=pack.buckets
         ).last_hidden_state[0]
-        head = self.model.get_output_embeddings()
+        head = self.model.get_output_embeddings()  # type: ignore[no-untyped-call]
         return gathered_logprobs_and_entropy(
             hidden[pack.before],
             head.weight,

@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from envhub.eval.summary import EvalSummary
+from envhub.types import EvalSummary
 
 mpl.use("Agg")
 

@@ -62,7 +62,7 @@ class FrozenLake(Env):
         words = _WORD.findall(action[-_LONGEST_REPLY:])
         if not words or self._done:
             return self._refused(), 0.0, self._done, False, {"illegal": True, "anchor": str(self._place)}
-        place, reward, done, _, _ = self._game.step(MOVES[words[-1].lower()])
+        place, reward, done, _, _ = self._game.step(MOVES[words[-1].lower()])  # type: ignore[no-untyped-call]
         self._place, self._done = int(place), bool(done)
         info: Info = {"anchor": str(self._place)}
         if done:

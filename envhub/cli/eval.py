@@ -1,0 +1,51 @@
+"""`envhub eval ENV --policy POLICY`: measure a policy."""
+
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envhub.cli.output import parse_options, print_json, print_table
+
+
+def eval_command(
+    env: Annotated[str, typer.Argument(help="An id of `envhub list`.")],
+    policy: Annotated[str, typer.Option(help="random, scripted:FILE or hf:FOLDER.")],
+    option: Annotated[list[str], typer.Option(help="key=value for the environment.")] = [],  # noqa: B006
+    split: Annotated[str, typer.Option(help="Task split.")] = "test",
+    episodes: Annotated[int, typer.Option(min=1, help="Different tasks.")] = 100,
+    samples: Annotated[int, typer.Option(min=1, help="Plays of each task.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of environments and sampler.")] = 0,
+    temperature: Annotated[float, typer.Option(min=0.01, help="Of sampling.")] = 1.0,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of one reply.")] = 256,
+    max_turns: Annotated[int | None, typer.Option(min=1, help="Of one episode.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the episodes.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> int:
+    """Play a split's tasks and report success and reward with 95 % intervals."""
+    summary = import_module("envhub.runs.evaluate").evaluate(
+        env,
+        policy,
+        options=parse_options(option),
+        split=split,
+        episodes=episodes,
+        samples=samples,
+        seed=seed,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        max_turns=max_turns,
+        out=out,
+    )
+    if json:
+        print_json(asdict(summary))
+    else:
+        rows = [
+            ("success", f"{summary.success_rate:.3f}", f"[{summary.success_low:.3f}, {summary.success_high:.3f}]"),
+            ("reward", f"{summary.reward_mean:.3f}", f"[{summary.reward_low:.3f}, {summary.reward_high:.3f}]"),
+            ("turns", f"{summary.turns_mean:.2f}", ""),
+            ("episodes", str(summary.episodes), f"{summary.failed} failed"),
+        ]
+        print_table(f"{env}, {policy}, split {split}", ["measure", "mean", "95 %"], rows)
+    return 1 if summary.episodes == 0 else 0

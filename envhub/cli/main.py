@@ -1,0 +1,43 @@
+"""`envhub`: the commands, and what their ends mean. Exit codes: 0 done, 1 failed, 2 wrong request, 130 interrupted."""
+
+import sys
+import traceback
+
+import click
+import typer
+
+from envhub.cli import doctor, eval, list_, models, play, show, train
+from envhub.errors import ConfigError, EnvHubError
+
+app = typer.Typer(help="Agentic environments, served and learned from.", no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("list")(list_.list_command)
+app.command("show")(show.show_command)
+app.command("play")(play.play_command)
+app.command("train")(train.train_command)
+app.command("eval")(eval.eval_command)
+app.command("doctor")(doctor.doctor_command)
+app.add_typer(models.app, name="models")
+
+
+def main() -> None:
+    """The console entry point."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and give its exit code."""
+    debug = "--debug" in arguments
+    try:
+        given = app(args=[a for a in arguments if a != "--debug"], standalone_mode=False, prog_name="envhub")
+    except EnvHubError as error:
+        if debug:
+            traceback.print_exc()
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, ConfigError) else 1
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("interrupted\n")
+        return 130
+    return given if isinstance(given, int) else 0

