@@ -164,7 +164,7 @@ def _convert(folder: Path, gguf: str, out: Path) -> None:
     config = copy.deepcopy(loaded.config)
     del config.quantization_config  # the weights are plain floats from here on
     config.dtype = torch.bfloat16
-    plain = type(loaded)(config).to(dtype=torch.bfloat16)
+    plain = type(loaded)(config).bfloat16()
     plain.load_state_dict(loaded.state_dict())
     plain.tie_weights()
     plain.generation_config = loaded.generation_config

@@ -1,0 +1,24 @@
+"""Fixtures that several rooms' tests share."""
+
+from pathlib import Path
+
+import pytest
+
+SMALL_RUN = """
+run: {name: small, updates: 5}
+env: {id: game/FrozenLake-v1, options: {style: cells, legal: safe}, max_turns: 6}
+model: {init: {hidden_size: 16, layers: 1, heads: 2, intermediate_size: 32, vocabulary_episodes: 300}}
+sampler: {max_tokens: 1, max_context_tokens: 160, max_rows: 32, format: plain, show_instructions: false}
+rollout: {group_size: 4, groups_per_update: 4}
+algorithm: {entropy_bonus: 0.01}
+trainer: {learning_rate: 3e-3, threads: 1, warmup: {steps: 20, episodes_per_step: 8}}
+checkpoint: {every: 2}
+"""
+
+
+@pytest.fixture
+def small_config(tmp_path: Path) -> Path:
+    """A config whose run takes seconds; its run folder lies under `tmp_path`."""
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL_RUN.replace("updates: 5", f"updates: 5, dir: {tmp_path / 'runs'}"), encoding="utf-8")
+    return path
