@@ -35,6 +35,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
+_SEQUENCE = yaml.resolver.BaseResolver.DEFAULT_SEQUENCE_TAG
 _FLOAT = r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(_FLOAT), list("-+0123456789"))
 
@@ -94,6 +95,8 @@ def _plain(node: yaml.Node, key: Key, path: Path, lines: dict[Key, str]) -> Any:
     lines[key] = f"{path}:{node.start_mark.line + 1}"
     if len(key) > MAX_DEPTH:
         raise ConfigError(f"{lines[key]}: nested deeper than {MAX_DEPTH}", mend="flatten it")
+    if not isinstance(node, yaml.ScalarNode) and node.tag not in (yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _SEQUENCE):
+        raise ConfigError(f"{lines[key]}: tag {node.tag!r} is not allowed", mend="write plain values")
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Any] = {}
         for name_node, value in node.value:

@@ -41,3 +41,7 @@ def run(arguments: list[str]) -> int:
         sys.stderr.write("interrupted\n")
         return 130
     return given if isinstance(given, int) else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,9 @@ An update is a weighted sum over the whole batch: losses of all packs and ranks 
 the split into packs nor the number of ranks can change the gradient.
 """
 
+import contextlib
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -80,7 +82,8 @@ class TrainEngine:
         """
         deepspeed = _deepspeed()
         start_distributed()
-        deepspeed.init_distributed(verbose=False)
+        with contextlib.redirect_stdout(sys.stderr):  # DeepSpeed prints; stdout belongs to results
+            deepspeed.init_distributed(verbose=False)
         if config.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         self._stage = config.zero_stage
