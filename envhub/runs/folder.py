@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,16 +55,21 @@ def open_folder(config: TrainConfig, *, resume: bool) -> Iterator[RunFolder]:
         raise ConfigError(f"the run folder {folder.root} exists", mend="pass --resume, or choose another run.name")
     if resume and not folder.config.exists():
         raise ConfigError(f"there is no run to resume in {folder.root}", mend="leave out --resume, or check run.name")
+    with ExitStack() as stack:
+        _prepare(folder, config, stack, resume=resume)
+        yield folder
+
+
+def _prepare(folder: RunFolder, config: TrainConfig, stack: ExitStack, *, resume: bool) -> None:
     try:
         folder.log.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.root / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not resume:
-                scratch = folder.root / ".config.tmp"
-                scratch.write_text(to_yaml(redacted(config)), encoding="utf-8")
-                os.replace(scratch, folder.config)
-            yield folder
+        lock = stack.enter_context((folder.root / ".lock").open("w"))
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not resume:
+            scratch = folder.root / ".config.tmp"
+            scratch.write_text(to_yaml(redacted(config)), encoding="utf-8")
+            os.replace(scratch, folder.config)
     except BlockingIOError as error:
         raise ConfigError(f"another process is training in {folder.root}", mend="wait for it, or end it") from error
-    except PermissionError as error:
+    except OSError as error:
         raise ConfigError(f"cannot write to {folder.root}: {error}", mend="choose another run.dir") from error

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from envhub.envs.registry import load_spec, package_version
+from envhub.envs.registry import load_spec, make, package_version
 from envhub.envs.task_stream import TaskStream
 from envhub.envs.tasks import Task
+from envhub.errors import ConfigError
 from envhub.policy.scripted_policy import words_of
 from envhub.rollout.episode import Stage
 from envhub.rollout.random_play import RandomEpisode, play_randomly
@@ -28,13 +29,17 @@ def build_stage(
     spec = load_spec(env_id)
     given = {**spec.default_options, **options}
     limit = spec.max_turns if max_turns is None else min(max_turns, spec.max_turns)
-    return Stage(spec, package_version(env_id), lambda: spec.make(**given), limit, turn_deadline_s, threads)
+    return Stage(spec, package_version(env_id), lambda: make(env_id, **given), limit, turn_deadline_s, threads)
 
 
 def build_tasks(stage: Stage, options: Mapping[str, Any], split: str, seed: int) -> TaskStream:
     """The endless stream of a split's tasks."""
-    make = stage.spec.tasks
-    return TaskStream(None if make is None else make(**{**stage.spec.default_options, **options}), split, seed)
+    build = stage.spec.tasks
+    try:
+        tasks = None if build is None else build(**{**stage.spec.default_options, **options})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{stage.spec.id} refuses its options: {error}", mend="see `envhub show`") from error
+    return TaskStream(tasks, split, seed)
 
 
 def held_out(stage: Stage, options: Mapping[str, Any], split: str, count: int) -> list[Task]:

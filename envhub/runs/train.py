@@ -199,9 +199,9 @@ class TrainRun:
                 learning_rate=warmup.learning_rate * min(1.0, (step + 1) / 20),
             )
         self.display.note(
-            f"warm-up: {warmup.steps} supervised steps on {count} episodes of random play (moves drawn evenly from the "
-            f"environment's legal actions; {won / count:.1%} of them happened to earn a reward); it has seen the action "
-            f"words and how observations follow moves, and no solved task was preferred; loss {loss:.3f}"
+            f"warm-up: {warmup.steps} supervised steps on {count} episodes of random play, loss {loss:.3f}. Moves were "
+            "drawn evenly from those the environment calls legal under its options, solved or not: the model has seen the "
+            f"action words and how observations follow moves; {won / count:.1%} of the episodes happened to earn a reward"
         )
 
     def _scheduler(self, checkpoint: Checkpoint | None) -> Scheduler:

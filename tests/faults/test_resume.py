@@ -50,9 +50,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_weights(small_config:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(
-    small_config: Path, number: signal.Signals, code: int
-) -> None:
+def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(small_config: Path, number: signal.Signals, code: int) -> None:
     metrics = small_config.parent / "runs" / "stopped" / "metrics.jsonl"
     with subprocess.Popen(train(small_config, "stopped", "run.updates=500"), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

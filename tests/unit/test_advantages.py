@@ -1,11 +1,11 @@
-from collections.abc import Callable
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envhub.algo.advantages import Scale, group_advantages, is_constant, max_variance_subset
+from envhub.algo.advantages import Floats, Scale, group_advantages, is_constant, max_variance_subset
 
 EIGHT = np.array([1.0, 0, 0, 1, 1, 0, 0, 0])
 REWARDS = st.lists(st.floats(-10, 10, allow_subnormal=False), min_size=2, max_size=12).map(np.array)
@@ -22,9 +22,7 @@ REWARDS = st.lists(st.floats(-10, 10, allow_subnormal=False), min_size=2, max_si
         ("mean", 1, 1e-6, 1.6666666667, -1.0),
     ],
 )
-def test_a_group_of_eight_has_the_worked_advantages(
-    scale: Scale, ddof: int, eps: float, won: float, lost: float
-) -> None:
+def test_a_group_of_eight_has_the_worked_advantages(scale: Scale, ddof: int, eps: float, won: float, lost: float) -> None:
     found = group_advantages(EIGHT, scale=scale, ddof=ddof, eps=eps)
     np.testing.assert_allclose(found, np.where(EIGHT == 1, won, lost), rtol=0, atol=1e-9)
 
@@ -42,15 +40,14 @@ def test_rewards_that_are_not_finite_are_refused(rewards: list[float]) -> None:
 
 
 @given(REWARDS, st.sampled_from(["std", "none", "loo"]))
-def test_advantages_of_a_group_sum_to_zero(rewards: np.ndarray, scale: Scale) -> None:  # type: ignore[type-arg]
+def test_advantages_of_a_group_sum_to_zero(rewards: Floats, scale: Scale) -> None:
     assert abs(group_advantages(rewards, scale=scale).sum()) < 1e-6 * max(1.0, np.abs(rewards).max())
 
 
 @given(REWARDS, st.randoms())
-def test_advantages_do_not_depend_on_the_order(rewards: np.ndarray, chance: "st.DataObject") -> None:  # type: ignore[type-arg]
+def test_advantages_do_not_depend_on_the_order(rewards: Floats, chance: Random) -> None:
     order = list(range(len(rewards)))
-    shuffle: Callable[[list[int]], None] = chance.shuffle  # type: ignore[attr-defined]
-    shuffle(order)
+    chance.shuffle(order)
     straight = group_advantages(rewards, scale="std")[order]
     np.testing.assert_allclose(group_advantages(rewards[order], scale="std"), straight, rtol=1e-6, atol=1e-9)
 

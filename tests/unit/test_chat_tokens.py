@@ -29,7 +29,7 @@ def tokenizer(template: str | None = TEMPLATE) -> PreTrainedTokenizerFast:
     backend = Tokenizer(token_models.BPE(vocabulary, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    made = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="<|end|>")
+    made = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="<|end|>")  # type: ignore[no-untyped-call]
     made.add_special_tokens({"additional_special_tokens": ["<|start|>"]})
     made.chat_template = template
     return made
@@ -127,7 +127,10 @@ def test_a_full_context_ends_the_episode_without_a_reply() -> None:
 
 
 def test_a_template_that_rewrites_earlier_turns_is_refused() -> None:
-    rewriting = "{% for m in messages %}{% if loop.last or m['role'] == 'user' %}<|start|>{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
+    rewriting = (
+        "{% for m in messages %}{% if loop.last or m['role'] == 'user' %}<|start|>{{ m['content'] }}<|end|>{% endif %}"
+        "{% endfor %}"
+    )
     with pytest.raises(ConfigError, match="rewrites"):
         ChatFormat(tokenizer(rewriting))
 

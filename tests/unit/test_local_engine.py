@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from envhub.errors import ConfigError, EnvHubError, PolicyError
 from envhub.policy.core import Completion, Sampling
@@ -49,12 +50,15 @@ def _raise(error: EnvHubError) -> NoReturn:
     raise error
 
 
-def expected(ids: list[int], reply: Completion, *, temperature: float, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
+def expected(ids: list[int], reply: Completion, *, temperature: float, seed: int = 0) -> NDArray[np.float32]:
     whole = torch.tensor([[*ids, *reply.token_ids.tolist()]])
     with torch.no_grad():
         logits = language(seed=seed).model(whole).logits[0].float() / temperature
     scores = logits.log_softmax(-1)[len(ids) - 1 : -1]
-    return scores.gather(1, torch.from_numpy(reply.token_ids.astype(np.int64))[:, None])[:, 0].numpy()
+    found: NDArray[np.float32] = (
+        scores.gather(1, torch.from_numpy(reply.token_ids.astype(np.int64))[:, None])[:, 0].numpy().astype(np.float32)
+    )
+    return found
 
 
 @pytest.mark.parametrize("architecture", ["qwen3", "llama"])
@@ -68,9 +72,7 @@ def test_logprobs_are_those_of_the_plain_model(architecture: str, temperature: f
     async def ask() -> list[Completion]:
         sampling = Sampling(temperature, 9)
         async with asyncio.TaskGroup() as group:
-            calls = [
-                group.create_task(opened.generate(ids, sampling, episode=str(i), seed=i)) for i, ids in enumerate(prompts)
-            ]
+            calls = [group.create_task(opened.generate(ids, sampling, episode=str(i), seed=i)) for i, ids in enumerate(prompts)]
         return [call.result() for call in calls]
 
     for ids, reply in zip(prompts, run(opened, ask()), strict=True):
@@ -107,7 +109,7 @@ def test_later_turns_read_only_their_new_tokens() -> None:
         seen.append(kwargs["input_ids"].shape[1])
         return forward(*args, **kwargs)
 
-    opened._model.forward = counting  # type: ignore[method-assign]
+    opened._model.forward = counting
 
     async def turns() -> None:
         ids = list(range(2, 12))

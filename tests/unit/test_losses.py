@@ -21,9 +21,7 @@ LIMITS = {"clip_low": 0.2, "clip_high": 0.28}
         (1.0, 1.0, -1.0, -1.0),
     ],
 )
-def test_the_clipped_loss_has_the_worked_values_and_slopes(
-    ratio: float, advantage: float, loss: float, slope: float
-) -> None:
+def test_the_clipped_loss_has_the_worked_values_and_slopes(ratio: float, advantage: float, loss: float, slope: float) -> None:
     old = torch.tensor([-2.0], dtype=torch.float64)
     new = (old + torch.tensor([ratio], dtype=torch.float64).log()).requires_grad_()
     found = clipped_policy_loss(
@@ -64,9 +62,7 @@ def test_the_clip_fraction_counts_only_tokens_whose_gradient_is_gone() -> None:
         ("constant", 16, 0.5),
     ],
 )
-def test_aggregations_have_their_worked_values(
-    aggregation: Aggregation, constant: int | None, expected: float
-) -> None:
+def test_aggregations_have_their_worked_values(aggregation: Aggregation, constant: int | None, expected: float) -> None:
     weights = token_weights([8, 2], aggregation=aggregation, constant=constant)
     assert 8 * weights[0] * 1 + 2 * weights[1] * 4 == pytest.approx(expected)
 
@@ -89,9 +85,7 @@ def test_entropy_has_its_worked_values() -> None:
 
 def test_logprobs_are_taken_at_the_sampling_temperature() -> None:
     hidden = torch.tensor([[2.0, 1.0, 0.0, -1.0]], dtype=torch.float64)
-    found, _ = gathered_logprobs_and_entropy(
-        hidden, torch.eye(4, dtype=torch.float64), torch.tensor([0]), temperature=0.6
-    )
+    found, _ = gathered_logprobs_and_entropy(hidden, torch.eye(4, dtype=torch.float64), torch.tensor([0]), temperature=0.6)
     assert found.item() == pytest.approx(-0.208060405, abs=1e-9)
 
 
@@ -103,9 +97,7 @@ def test_chunks_change_neither_values_nor_gradients(bans: tuple[int, ...]) -> No
     targets = torch.tensor([1, 2, 3, 4, 6, 7, 8])
     results = []
     for chunk in (2, 100):
-        logprobs, entropy = gathered_logprobs_and_entropy(
-            hidden, head, targets, temperature=0.7, ban_ids=bans, chunk=chunk
-        )
+        logprobs, entropy = gathered_logprobs_and_entropy(hidden, head, targets, temperature=0.7, ban_ids=bans, chunk=chunk)
         results.append((logprobs, entropy, *torch.autograd.grad((logprobs * 2 + entropy).sum(), (hidden, head))))
     for small, whole in zip(*results, strict=True):
         torch.testing.assert_close(small, whole, rtol=1e-12, atol=1e-12)

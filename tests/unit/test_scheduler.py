@@ -68,7 +68,7 @@ def test_constant_groups_are_resampled_up_to_the_limit() -> None:
     config = RolloutConfig(group_size=2, groups_per_update=1, max_resampled_groups=1)
     scheduler = Scheduler(config, seed=1)
     for index in (0, 1):
-        leases = [lease for lease in scheduler._leases.values()] or started(scheduler.begin(0.0))
+        leases = list(scheduler._leases.values()) or started(scheduler.begin(0.0))
         for lease in leases:
             scheduler.finished(lease.id, won(), 1.0)
         assert scheduler.stats().dropped_constant == 1, index
@@ -142,7 +142,7 @@ class SchedulerLaws(RuleBasedStateMachine):
         at_once=st.none() | st.integers(1, 5),
         policy=st.sampled_from(["shrink", "drop"]),
     )
-    def begin(  # noqa: PLR0913
+    def begin(
         self, staleness: int, size: int, groups: int, resampled: int, attempts: int, at_once: int | None, policy: str
     ) -> None:
         self.config = RolloutConfig.model_validate(

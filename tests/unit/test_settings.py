@@ -50,9 +50,7 @@ def test_numbers_are_numbers_and_overrides_win(tmp_path: Path) -> None:
         ("name: " + "{a: " * 30 + "1" + "}" * 30, [], ["nested deeper"]),
     ],
 )
-def test_a_wrong_config_says_where_and_what(
-    tmp_path: Path, text: str, overrides: list[str], wanted: list[str]
-) -> None:
+def test_a_wrong_config_says_where_and_what(tmp_path: Path, text: str, overrides: list[str], wanted: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text, *overrides)
     for part in wanted:

@@ -50,7 +50,8 @@ def gradient(parts: list[TrainSequence], *, max_tokens: int) -> tuple[torch.Tens
     scorer = TokenScorer(build(INIT, WORDS, seed=1).model.double(), temperature=0.8, ban_ids=(0,))
     total = torch.zeros((), dtype=torch.float64)
     for packed in pack(parts, max_tokens=max_tokens, dtype=torch.float64):
-        loss = grpo_loss(*scorer(packed), packed, CONFIG).loss
+        logprobs, entropy = scorer(packed)
+        loss = grpo_loss(logprobs, entropy, packed, CONFIG).loss
         loss.backward()  # type: ignore[no-untyped-call]
         total += loss.detach()
     flat = torch.cat([p.grad.flatten() for p in scorer.parameters() if p.grad is not None])
@@ -129,10 +130,8 @@ def test_the_engine_takes_the_step_that_plain_adamw_takes() -> None:
     optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, betas=config.betas, weight_decay=0.0)
     (packed,) = pack(sequences(3), max_tokens=10_000)
     logprobs, entropy = scorer(packed)
-    loss = clipped_policy_loss(
-        logprobs, packed.old_logprobs, packed.advantages, packed.weights, clip_low=0.2, clip_high=0.2
-    )
-    (loss - 0.01 * (packed.weights * entropy).sum()).backward()  # type: ignore[no-untyped-call]
+    loss = clipped_policy_loss(logprobs, packed.old_logprobs, packed.advantages, packed.weights, clip_low=0.2, clip_high=0.2)
+    (loss - 0.01 * (packed.weights * entropy).sum()).backward()
     torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.05)
     optimizer.step()
     for name, tensor in plain.state_dict().items():

@@ -35,8 +35,9 @@ class FrozenLake(Env):
             style: "grid" for people; "cells" names every cell and neighbour with one word, for small models.
             legal: what a random player may do: "any" move, no bump into the "board"'s edge, or only "safe" moves.
         """
-        if not 2 <= size <= 64 or not 0 < p <= 1 or style not in ("grid", "cells") or legal not in ("any", "board", "safe"):
-            raise ValueError(f"size={size} p={p} style={style!r} legal={legal!r}")
+        _check(size, p)
+        if style not in ("grid", "cells") or legal not in ("any", "board", "safe"):
+            raise ValueError(f"style={style!r} legal={legal!r}")
         self._size, self._slippery, self._p, self._style, self._legal = size, slippery, p, style, legal
         self._board: list[str] = []
         self._game: FrozenLakeEnv | None = None
@@ -100,11 +101,17 @@ class FrozenLake(Env):
 
 def tasks(*, size: int = 4, p: float = 0.8, **_: object) -> GeneratedTasks:
     """Random solvable maps; a map belongs to one split only."""
+    _check(size, p)
 
     def draw(seed: int) -> Mapping[str, Any]:
         return {"map": generate_random_map(size, p, seed % 2**32)}
 
     return GeneratedTasks(draw)
+
+
+def _check(size: int, p: float) -> None:
+    if not 2 <= size <= 32 or not 0.6 <= p <= 1:
+        raise ValueError(f"size {size} must be 2 to 32 and p {p} 0.6 to 1, or solvable maps are too rare")
 
 
 SPEC = EnvSpec(
