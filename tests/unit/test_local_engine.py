@@ -144,7 +144,7 @@ def test_a_reply_cut_by_an_update_keeps_its_tokens_and_goes_on() -> None:
     async def work() -> Completion:
         async with asyncio.TaskGroup() as group:
             call = group.create_task(opened.generate([2, 3], Sampling(1.0, 40), episode="e", seed=1))
-            while opened.tokens_sampled < 5:
+            while opened.tokens_sampled < 5:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             await opened.update_weights(state, 1)
         return call.result()
