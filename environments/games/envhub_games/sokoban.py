@@ -23,6 +23,7 @@ class Sokoban(Env):
         """Draw rooms of `size` by `size` with this many boxes, each scrambled by `pulls` steps."""
         _check(size, boxes, pulls)
         self._size, self._boxes_wanted, self._pulls = size, boxes, pulls
+        self._placed = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
         """Start the task's level, or one drawn from the seed."""
@@ -59,7 +60,7 @@ class Sokoban(Env):
         self._goals = {cell for cell, sign in cells if sign in ".*+"}
         self._boxes = {cell for cell, sign in cells if sign in "$*"}
         self._player = next(cell for cell, sign in cells if sign in "@+")
-        self._placed: int = len(self._boxes & self._goals)
+        self._placed = len(self._boxes & self._goals)
 
     def _can(self, down: int, right: int) -> bool:
         ahead = (self._player[0] + down, self._player[1] + right)

@@ -5,14 +5,14 @@ from collections import deque
 from typing import Any, cast
 
 import pytest
-from envhub_games.frozen_lake import MOVES, FrozenLake
-from envhub_games.guess_number import GuessNumber
-from envhub_games.sokoban import Sokoban, solve
-from envhub_games.tic_tac_toe import TicTacToe, ended, free, put, value
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from gymnasium.utils.env_checker import check_env
 
 from envhub.envs import Env, TaskStream, load_spec, make
+from envhub_games.frozen_lake import MOVES, FrozenLake
+from envhub_games.guess_number import GuessNumber
+from envhub_games.sokoban import Sokoban, solve
+from envhub_games.tic_tac_toe import TicTacToe, ended, free, put, value
 
 GAMES = ["FrozenLake", "GuessNumber", "Sokoban", "Taxi", "TicTacToe"]
 HOSTILE = ["", "\0", "a" * 1_000_000, "\ud800", "\x1b[2J", "<|im_end|>", "\uff19", "-1", "1" * 5000, "up" * 100_000]

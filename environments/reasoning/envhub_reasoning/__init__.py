@@ -1,0 +1,1 @@
+"""Single-turn reasoning questions, generated and scored by reasoning-gym."""

@@ -1,0 +1,74 @@
+"""One question, one answer: every question is made from its seed and scored by reasoning-gym."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import reasoning_gym
+
+from envhub.envs import Env, EnvSpec, GeneratedTasks
+from envhub.envs.core import Info
+
+OPEN, CLOSE = "<answer>", "</answer>"
+_LONGEST_ANSWER = 4096
+
+
+class Question(Env):
+    """Asks once; the reply's last <answer>...</answer> counts, or the whole reply where there is none."""
+
+    def __init__(self, dataset: str, **config: Any) -> None:
+        """Ask questions of a reasoning-gym dataset, made with its own `config`."""
+        self._dataset, self._config = dataset, config
+        self._draw({"seed": 0})
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
+        """Ask the task's question, or one drawn from the seed."""
+        super().reset(seed=seed)
+        self._draw(self.task_of(options) or {"seed": int(self.np_random.integers(2**31))})
+        self._done = False
+        return str(self._entry["question"]), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Score the answer; the episode is over."""
+        answer = extract(action)
+        score = 0.0 if self._done else float(self._scorer.score_answer(answer=answer, entry=self._entry))
+        self._done = True
+        return "", score, True, False, {"success": score >= 1.0, "reward_parts": {"answer": score}}
+
+    def _draw(self, task: Mapping[str, Any]) -> None:
+        self._scorer = reasoning_gym.create_dataset(self._dataset, seed=int(task["seed"]), size=1, **self._config)
+        self._entry = self._scorer[0]
+
+
+def extract(reply: str) -> str:
+    """The last tagged answer of a reply, or all of it."""
+    text = reply.encode("utf-8", "replace").decode()
+    if CLOSE in text and OPEN in text[: text.rindex(CLOSE)]:
+        end = text.rindex(CLOSE)
+        text = text[text.rindex(OPEN, 0, end) + len(OPEN) : end]
+    return text.strip()[:_LONGEST_ANSWER]
+
+
+def tasks(dataset: str, **config: Any) -> GeneratedTasks:
+    """Questions by seed; a seed belongs to one split only."""
+    return GeneratedTasks(lambda seed: {"dataset": dataset, "seed": seed % 2**31, **config})
+
+
+def _spec(dataset: str, summary: str) -> EnvSpec:
+    return EnvSpec(
+        id=f"reasoning/{dataset}-v1",
+        make=partial(Question, dataset),
+        summary=summary,
+        tasks=partial(tasks, dataset),
+        instructions=f"Answer the question. Write the answer alone between {OPEN} and {CLOSE}.",
+        max_turns=1,
+        inline=True,
+        tags=("reasoning", "single-turn"),
+    )
+
+
+BASIC_ARITHMETIC = _spec("basic_arithmetic", "Evaluate an arithmetic expression.")
+CHAIN_SUM = _spec("chain_sum", "Add and subtract a chain of numbers.")
+GCD = _spec("gcd", "Find the greatest common divisor.")
+LEG_COUNTING = _spec("leg_counting", "Count the legs of many animals.")
+SPELL_BACKWARD = _spec("spell_backward", "Spell a word backward.")
