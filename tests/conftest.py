@@ -16,9 +16,14 @@ checkpoint: {every: 2}
 """
 
 
+def write_small_config(folder: Path) -> Path:
+    """A config whose run takes seconds; its run folder lies under `folder`."""
+    path = folder / "small.yaml"
+    path.write_text(SMALL_RUN.replace("updates: 5", f"updates: 5, dir: {folder / 'runs'}"), encoding="utf-8")
+    return path
+
+
 @pytest.fixture
 def small_config(tmp_path: Path) -> Path:
-    """A config whose run takes seconds; its run folder lies under `tmp_path`."""
-    path = tmp_path / "small.yaml"
-    path.write_text(SMALL_RUN.replace("updates: 5", f"updates: 5, dir: {tmp_path / 'runs'}"), encoding="utf-8")
-    return path
+    """The small config in the test's own folder."""
+    return write_small_config(tmp_path)

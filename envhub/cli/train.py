@@ -9,6 +9,7 @@ import typer
 
 from envhub.cli.output import print_json, print_table
 from envhub.settings import load_settings, to_yaml
+from envhub.types import EvalSummary
 from envhub.viewer.live import open_display
 
 
@@ -34,10 +35,16 @@ def train_command(
     if json:
         print_json(asdict(result))
     elif not result.interrupted:
-        report = import_module("envhub.viewer.report")
-        print_table("held-out tasks", ["", "before", "after"], report.comparison_rows(result.before, result.after))
-        typer.echo(f"\none episode:\n{result.replay}\n\nreport: {result.report}")
+        _show(result.before, result.after, result.replay)
+        typer.echo(f"\nreport: {result.report}")
     if result.interrupted:
         typer.echo(f"interrupted after update {result.updates}; go on with --resume", err=True)
         return 143 if result.terminated else 130
     return 0
+
+
+def _show(before: EvalSummary | None, after: EvalSummary | None, replay: str) -> None:
+    if after is not None:
+        rows = import_module("envhub.viewer.report").comparison_rows(before, after)
+        print_table("held-out tasks", ["", "before", "after"], rows)
+        typer.echo(f"\none episode:\n{replay}")

@@ -5,7 +5,7 @@ ends once, and a group that cannot be completed is replaced, so that `take` neve
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envhub.rollout.config import RolloutConfig
@@ -50,6 +50,7 @@ class Scheduler:
         seed: int,
         version: int = 0,
         next_index: int = 0,
+        backlog: Sequence[int] = (),
         total_groups_wanted: int | None = None,
         attempts: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
@@ -60,12 +61,14 @@ class Scheduler:
             stream: prefix of group ids.
             seed: of all episodes.
             version: of the weights that sample now.
-            next_index: place in the task stream of the first group.
+            next_index: place in the task stream of the first new group.
+            backlog: places before it that were never resolved; they come first.
             total_groups_wanted: groups after which nothing more is admitted.
             attempts: by (group id, member): attempts made in an earlier process, so that no id is used twice.
         """
         self._config, self._stream, self._seed = config, stream, seed
         self._version, self._next_index = version, next_index
+        self._backlog = deque(sorted(backlog))
         self._wanted = total_groups_wanted
         self._attempts = dict(attempts or {})
         self._queue: deque[tuple[_Group, int]] = deque()  # members not started yet
@@ -158,10 +161,10 @@ class Scheduler:
             slowest=None if oldest is None or now is None else (oldest.id, now - oldest.started_s),
         )
 
-    @property
-    def next_index(self) -> int:
-        """Place of the first task that is neither taken, dropped nor under way."""
-        return self._next_index
+    def frontier(self) -> tuple[int, tuple[int, ...]]:
+        """What a checkpoint needs: the next new place, and the places before it that are neither taken nor dropped."""
+        outstanding = {group.index for group in self._groups.values()} | set(self._ready) | set(self._backlog)
+        return self._next_index, tuple(sorted(outstanding))
 
     # Inside
 
@@ -186,8 +189,9 @@ class Scheduler:
         return commands
 
     def _open(self, now: float) -> None:
-        group = _Group(f"{self._stream}-{self._next_index:06d}", self._next_index, now, set(range(self._config.group_size)))
-        self._next_index += 1
+        index = self._backlog.popleft() if self._backlog else self._next_index
+        self._next_index = max(self._next_index, index + 1)
+        group = _Group(f"{self._stream}-{index:06d}", index, now, set(range(self._config.group_size)))
         self._groups[group.id] = group
         self._queue.extend((group, member) for member in range(self._config.group_size))
 

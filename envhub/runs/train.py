@@ -33,11 +33,12 @@ from envhub.runs.folder import RunFolder, open_folder
 from envhub.runs.metrics import update_metrics
 from envhub.runs.parts import banned, token_policy, turn_format
 from envhub.runs.replay import replay_text
+from envhub.runs.resume import Frontier, Progress, find_frontier, refuse_changes
 from envhub.runs.stage import build_stage, build_tasks, held_out, random_episodes, vocabulary
 from envhub.runs.warmup import warmup_step
 from envhub.telemetry import MetricsSink, read_metrics, setup_logging, truncate_metrics
-from envhub.trainer.batch import collate
-from envhub.trainer.checkpoint import Checkpoint, newest_checkpoint, save_checkpoint
+from envhub.trainer.batch import collate, scored_only
+from envhub.trainer.checkpoint import save_checkpoint
 from envhub.trainer.engine import TrainEngine
 from envhub.trainer.packing import pack
 from envhub.trainer.preflight import preflight
@@ -63,16 +64,6 @@ class TrainResult:
     after: EvalSummary | None = None
     report: Path | None = None
     replay: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run is, beside the weights."""
-
-    update: int = 0
-    bad_updates: int = 0
-    before: Mapping[str, Any] | None = None
-    stopped_early: bool = False
 
 
 def describe(config: TrainConfig) -> dict[str, object]:
@@ -141,26 +132,35 @@ class TrainRun:
         self._held_out: dict[str, list[Task]] = {}
         self.stopping = asyncio.Event()
         self.began = time.monotonic()
+        self.start = Frontier()
         self._saved = 0
-        self._next_index = 0
+        self._agreed = False
         self._signal: signal.Signals | None = None
 
     async def main(self, *, resume: bool) -> TrainResult:
         """Warm up or resume, train, measure, report."""
         self._obey_signals()
-        checkpoint = self._checkpoint() if resume else None
-        if checkpoint is None:
+        if resume:
+            refuse_changes(self.folder, self.config)
+            self.start = find_frontier(self.folder, self.journal)
+            self.progress = self.start.progress
+            truncate_metrics(self.folder.metrics, self.progress.update)
+            for note in self.start.notes:
+                self.display.note(note)
+        if self.start.checkpoint is None:
             self._warm_up()
         self.engine = self._engine(self.config.trainer.learning_rate)
-        scheduler = self._scheduler(checkpoint)
+        if self.start.checkpoint is not None:
+            self.engine.load(self.start.checkpoint.folder)
+        self.scheduler = self._scheduler()
         async with self.sampler.running():
             await publish(self.engine.weights(), self.sampler, version=self.progress.update)
             if self.progress.before is None and self.config.eval.episodes:
                 before, _ = await self._measure(self.config.eval.split, "before")
                 self.progress = replace(self.progress, before=asdict(before))
             self.display.start(self.config.run.updates)
-            await self._replay_claims(scheduler)
-            await self._updates(scheduler)
+            await self._replay_claims()
+            await self._updates()
             return await self._finish()
 
     # Building
@@ -204,58 +204,51 @@ class TrainRun:
             f"action words and how observations follow moves; {won / count:.1%} of the episodes happened to earn a reward"
         )
 
-    def _scheduler(self, checkpoint: Checkpoint | None) -> Scheduler:
-        config, done = self.config, 0
-        if checkpoint is not None:
-            self.engine.load(checkpoint.folder)
-            self.progress = Progress(**checkpoint.state["progress"])
-            done = checkpoint.update
-            self._next_index = int(checkpoint.state["next_index"])
-            truncate_metrics(self.folder.metrics, done)
-        self.journal.supersede([t.id for t in self.journal.unclaimed()], "the run stopped before they were trained on")
-        self._claims = self.journal.claims(after=done)
-        claimed = [group.index for _, groups in self._claims for group in groups]
+    def _scheduler(self) -> Scheduler:
+        config, start = self.config, self.start
+        left = config.run.updates - start.progress.update - len(start.claims)
         return Scheduler(
             config.rollout,
             seed=config.run.seed,
-            version=done + len(self._claims),
-            next_index=max([self._next_index, *(index + 1 for index in claimed)]),
-            total_groups_wanted=(config.run.updates - done - len(self._claims)) * config.rollout.groups_per_update,
+            version=start.progress.update + len(start.claims),
+            next_index=start.next_index,
+            backlog=start.backlog,
+            total_groups_wanted=left * config.rollout.groups_per_update,
             attempts=self.journal.attempts(),
         )
 
-    def _checkpoint(self) -> Checkpoint | None:
-        found, problems = newest_checkpoint(self.folder.checkpoints)
-        for problem in problems:
-            self.display.note(problem)
-        self.display.note("no checkpoint: starting over" if found is None else f"resumed from update {found.update}")
-        return found
-
     # Training
 
-    async def _replay_claims(self, scheduler: Scheduler) -> None:
+    async def _replay_claims(self) -> None:
         """Train again, from the journal, what was claimed after the checkpoint: the same data in the same order."""
-        for update, groups in self._claims:
+        for update, groups in self.start.claims:
             if update != self.progress.update + 1:
                 raise RunFailed(f"the journal claims update {update} after {self.progress.update}", mend="start a new run")
             await self._update(groups, {"time/rollout_s": 0.0})
-        self._claims = ()
 
-    async def _updates(self, scheduler: Scheduler) -> None:
+    async def _updates(self) -> None:
         if self._finished():
             return
         player = partial(play, self.stage, self.policy)
-        driver = RolloutDriver(scheduler, player, self.tasks.at, self.journal)
+        driver = RolloutDriver(self.scheduler, player, self.tasks.at, self.journal)
         async with driver.running():
             while not self._finished():
                 waited = time.monotonic()
                 groups = await self._unless_stopped(driver.next_groups())
                 if groups is None:
                     return
+                self._preflight(groups)
                 self.journal.claim(self.progress.update + 1, groups)
-                await self._update(groups, {"time/rollout_s": time.monotonic() - waited, **_dropped(scheduler)})
+                await self._update(groups, {"time/rollout_s": time.monotonic() - waited, **_dropped(self.scheduler)})
                 if not self._finished():
                     driver.published(self.progress.update)
+
+    def _preflight(self, groups: Sequence[TrajectoryGroup]) -> None:
+        """Once in each process: trainer and sampler agree on episodes that today's weights played."""
+        fresh = [t for g in groups for t in g.trajectories if t.oldest_version == self.progress.update]
+        if not self._agreed and fresh:
+            preflight(self.engine, scored_only(fresh[:16]), dtype=self.language.model.dtype)
+            self._agreed = True
 
     async def _update(self, groups: Sequence[TrajectoryGroup], facts: Mapping[str, float]) -> None:
         update, config = self.progress.update + 1, self.config
@@ -263,8 +256,6 @@ class TrainRun:
         batch = collate(groups, config.algorithm, seed=config.run.seed * 1_000_003 + update)
         stats = None
         if batch.sequences:
-            if update == 1:
-                preflight(self.engine, batch.sequences[:16], dtype=self.language.model.dtype)
             packs = pack(batch.sequences, max_tokens=config.trainer.micro_batch_tokens)
             rate = learning_rate(config.trainer, update, config.run.updates)
             loss = partial(grpo_loss, config=config.algorithm)
@@ -275,7 +266,6 @@ class TrainRun:
             raise RunFailed(f"{bad} updates in a row were not finite", mend="lower trainer.learning_rate, then resume")
         await publish(self.engine.weights(), self.sampler, version=update)
         self.progress = replace(self.progress, update=update, bad_updates=bad)
-        self._next_index = max(self._next_index, 1 + max(group.index for group in groups))
         row = update_metrics(
             update,
             groups,
@@ -308,7 +298,8 @@ class TrainRun:
         return self.progress.stopped_early or self.progress.update >= self.config.run.updates
 
     def _save(self) -> None:
-        state = {"progress": asdict(self.progress), "next_index": self._next_index}
+        next_index, backlog = self.scheduler.frontier()
+        state = {"progress": asdict(self.progress), "next_index": next_index, "backlog": backlog}
         save_checkpoint(
             self.folder.checkpoints, self.progress.update, state, self.engine.save, keep=self.config.checkpoint.keep
         )
@@ -360,12 +351,15 @@ class TrainRun:
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, Groups]) -> Groups | None:
         """The work's result, or None if a signal came first; the work is then cancelled."""
+        if self.stopping.is_set():
+            work.close()
+            return None
         async with asyncio.TaskGroup() as group:
             working, stopped = group.create_task(work), group.create_task(self.stopping.wait())
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
             for task in (working, stopped):
                 task.cancel()
-        return None if working.cancelled() or self.stopping.is_set() else working.result()
+        return None if working.cancelled() else working.result()  # groups that were handed over are trained on
 
 
 def _first(error: BaseException) -> BaseException:

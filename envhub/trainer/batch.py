@@ -70,6 +70,11 @@ def collate(groups: Sequence[TrajectoryGroup], config: AlgorithmConfig, *, seed:
     return Batch(tuple(sequences), len(chosen), constant)
 
 
+def scored_only(trajectories: Sequence[Trajectory]) -> tuple[TrainSequence, ...]:
+    """The sequences of some trajectories with no advantage and no weight: for comparing log-probabilities."""
+    return tuple(sequence for trajectory in trajectories for sequence in _sequences(trajectory, 0.0, 0.0, 1.0))
+
+
 def _advantages(
     group: TrajectoryGroup, config: AlgorithmConfig, chance: np.random.Generator
 ) -> tuple[Sequence[Trajectory], Floats | None]:

@@ -1,18 +1,19 @@
 """A run killed at any moment and resumed ends with the weights of the run that was not."""
 
+import contextlib
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
+from envhub.journal import Journal
 from envhub.telemetry import read_metrics
 from envhub.trainer.publish import checksum
+from tests.conftest import write_small_config
 
 
 def train(config: Path, name: str, *more: str) -> list[str]:
@@ -23,30 +24,38 @@ def weights(config: Path, name: str) -> str:
     return checksum(load_file(config.parent / "runs" / name / "model" / "model.safetensors"))
 
 
-def test_a_run_killed_at_random_moments_ends_with_the_same_weights(small_config: Path) -> None:
-    began = time.monotonic()
-    subprocess.run(train(small_config, "whole"), check=True, capture_output=True, timeout=120)
-    seconds = time.monotonic() - began
-    chance = random.Random(11)
-    runs = small_config.parent / "runs"
-    kills = 0
-    while kills < 5:
-        shutil.rmtree(runs / "killed", ignore_errors=True)
-        more: list[str] = []
-        for _ in range(2):
-            process = subprocess.Popen(train(small_config, "killed", *more), stderr=subprocess.DEVNULL)
-            try:
-                process.wait(timeout=chance.uniform(0.5, 1.0) * seconds)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                kills += 1
-            process.wait()
-            if (runs / "killed" / "config.yaml").exists():
-                more = ["--resume"]
-        done = subprocess.run(train(small_config, "killed", *more), capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0, done.stderr
-        assert weights(small_config, "killed") == weights(small_config, "whole")
-        assert [row["update"] for row in read_metrics(runs / "killed" / "metrics.jsonl")] == [1, 2, 3, 4, 5]
+def killed(command: list[str], line_start: str, delay_s: float) -> None:
+    """Run until a line of its output, and kill -9 it a moment later."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if line.startswith(line_start))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=delay_s)
+        assert process.poll() is None, "it ended before it could be killed"
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights of the run that nobody killed."""
+    config = write_small_config(tmp_path_factory.mktemp("whole"))
+    subprocess.run(train(config, "whole"), check=True, capture_output=True, timeout=120)
+    return weights(config, "whole")
+
+
+@pytest.mark.parametrize("moments", [("warm-up", "update 1/"), ("update 2/", "update 3/"), ("update 4/",)])
+def test_a_run_killed_at_random_moments_ends_with_the_same_weights(
+    small_config: Path, moments: tuple[str, ...], whole: str
+) -> None:
+    chance = random.Random(str(moments))
+    more: list[str] = []
+    for moment in moments:
+        killed(train(small_config, "killed", *more), moment, chance.uniform(0.0, 0.15))
+        more = ["--resume"]
+    subprocess.run(train(small_config, "killed", *more), check=True, capture_output=True, timeout=120)
+    assert weights(small_config, "killed") == whole
+    rows = read_metrics(small_config.parent / "runs" / "killed" / "metrics.jsonl")
+    assert [row["update"] for row in rows] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -66,6 +75,31 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(small_config: Pa
     again = train(small_config, "stopped", f"run.updates={done + 2}", "--resume")
     subprocess.run(again, check=True, capture_output=True, timeout=120)
     assert [row["update"] for row in read_metrics(metrics)] == list(range(1, done + 3))
+
+
+def test_asynchronous_training_loses_no_task_when_it_is_killed(small_config: Path) -> None:
+    more = ["rollout.max_staleness=2", "run.updates=8", "rollout.episode_deadline_s=30"]
+    runs = small_config.parent / "runs"
+    for stop_after in ("update 2/", "update 5/"):
+        killed(train(small_config, "async", *more), stop_after, 0.0)
+        more = [m for m in more if m != "--resume"] + ["--resume"]
+    subprocess.run(train(small_config, "async", *more), check=True, capture_output=True, timeout=120)
+    rows = read_metrics(runs / "async" / "metrics.jsonl")
+    assert [row["update"] for row in rows] == list(range(1, 9))
+    assert max(row["staleness/max"] for row in rows) <= 2
+    with Journal.open(runs / "async" / "journal.sqlite") as journal:
+        claimed = [group.index for _, groups in journal.claims() for group in groups]
+    assert len(claimed) == len(set(claimed)) == 32
+    dropped = int(rows[-1]["groups/dropped"])
+    assert len(set(range(max(claimed) + 1)) - set(claimed)) <= dropped  # every task before the last was trained on
+
+
+def test_a_run_is_not_resumed_with_another_algorithm(small_config: Path) -> None:
+    subprocess.run(train(small_config, "once", "run.updates=1"), check=True, capture_output=True, timeout=120)
+    again = train(small_config, "once", "run.updates=2", "algorithm.clip_low=0.1", "--resume")
+    done = subprocess.run(again, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "algorithm.clip_low was 0.2 and is 0.1" in done.stderr
 
 
 def test_a_run_folder_is_never_overwritten(small_config: Path) -> None:
