@@ -51,6 +51,11 @@ def start_distributed() -> None:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
 
 
+def stop_distributed() -> None:
+    """Leave the process group; with several ranks each must, before it ends."""
+    dist.destroy_process_group()
+
+
 def _deepspeed() -> Any:
     """DeepSpeed, told which accelerator it runs on before it looks for one itself."""
     if not torch.cuda.is_available():

@@ -35,7 +35,7 @@ class PlainDisplay:
     """One line per update."""
 
     def __init__(self) -> None:
-        self._total = 0
+        self._total = self._first = 0
         self._began = time.monotonic()
 
     def note(self, text: str) -> None:
@@ -49,7 +49,11 @@ class PlainDisplay:
 
     def update(self, metrics: Mapping[str, float]) -> None:
         """Print the update's line."""
-        self.note(f"update {int(metrics['update'])}/{self._total}  {_line(metrics)}")
+        done = int(metrics["update"])
+        self._first = self._first or done
+        left = (time.monotonic() - self._began) / (done - self._first + 1) * (self._total - done)
+        minutes, seconds = divmod(int(left), 60)
+        self.note(f"update {done}/{self._total}  {_line(metrics)}  ETA {minutes}:{seconds:02d}")
 
     def close(self) -> None:
         """Nothing is open."""
