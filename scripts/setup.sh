@@ -26,7 +26,7 @@ command -v c++ >/dev/null || need g++
 
 say "virtual environment in $VENV"
 [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV"
-pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@" --quiet; }
+pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@" -qq; }
 export PIP_CONSTRAINT="$PWD/requirements/constraints.txt"
 pip install setuptools wheel ninja
 

@@ -1,6 +1,7 @@
 """Environments by name: found through entry points, imported only when asked for."""
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -66,12 +67,16 @@ def load_spec(env_id: str) -> EnvSpec:
 
 
 def make(env_id: str, **options: Any) -> Env | AsyncEnv:
-    """A fresh environment. Raises ConfigError as `load_spec` does, or if the environment refuses the options."""
-    spec = load_spec(env_id)
+    """A fresh environment. Raises ConfigError as `load_spec` and `build` do."""
+    return build(load_spec(env_id), options)
+
+
+def build(spec: EnvSpec, options: Mapping[str, Any]) -> Env | AsyncEnv:
+    """A fresh environment of a spec. Raises ConfigError if it refuses the options."""
     try:
         return spec.make(**{**spec.default_options, **options})
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{env_id} refuses its options: {error}", mend="see `envhub show`") from error
+        raise ConfigError(f"{spec.id} refuses its options: {error}", mend="see `envhub show`") from error
 
 
 def package_version(env_id: str) -> str:

@@ -41,14 +41,8 @@ def update_metrics(
         "episodes/failed": 0.0,
         "policy/skipped": 1.0 if stats is None or stats.skipped else 0.0,
     }
-    if stats is not None:
-        row |= {
-            "policy/loss": stats.loss,
-            "policy/entropy": stats.entropy,
-            "policy/kl": stats.kl,
-            "policy/clip_fraction": stats.clip_fraction,
-            "policy/grad_norm": stats.grad_norm,
-            "policy/logprob_gap_mean": stats.gap,
-            "policy/logprob_gap_max": stats.gap_max,
-        }
+    names = ("loss", "entropy", "kl", "clip_fraction", "grad_norm")
+    row |= {f"policy/{name}": float("nan") if stats is None else getattr(stats, name) for name in names}
+    row["policy/logprob_gap_mean"] = float("nan") if stats is None else stats.gap
+    row["policy/logprob_gap_max"] = float("nan") if stats is None else stats.gap_max
     return row | dict(facts)

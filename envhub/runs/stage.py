@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from envhub.envs.registry import load_spec, make, package_version
+from envhub.envs.registry import build, load_spec, package_version
 from envhub.envs.task_stream import TaskStream
 from envhub.envs.tasks import Task
 from envhub.errors import ConfigError
@@ -29,14 +29,14 @@ def build_stage(
     spec = load_spec(env_id)
     given = {**spec.default_options, **options}
     limit = spec.max_turns if max_turns is None else min(max_turns, spec.max_turns)
-    return Stage(spec, package_version(env_id), lambda: make(env_id, **given), limit, turn_deadline_s, threads)
+    return Stage(spec, package_version(env_id), lambda: build(spec, given), limit, turn_deadline_s, threads)
 
 
 def build_tasks(stage: Stage, options: Mapping[str, Any], split: str, seed: int) -> TaskStream:
     """The endless stream of a split's tasks."""
-    build = stage.spec.tasks
+    make = stage.spec.tasks
     try:
-        tasks = None if build is None else build(**{**stage.spec.default_options, **options})
+        tasks = None if make is None else make(**{**stage.spec.default_options, **options})
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{stage.spec.id} refuses its options: {error}", mend="see `envhub show`") from error
     return TaskStream(tasks, split, seed)

@@ -50,6 +50,7 @@ from envhub.viewer.live import Display
 from envhub.viewer.report import write_report
 
 Groups = tuple[TrajectoryGroup, ...]
+RAMP_STEPS = 20  # of the warm-up, in which its learning rate rises
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +149,13 @@ class TrainRun:
             for note in self.start.notes:
                 self.display.note(note)
         if self.start.checkpoint is None:
-            self._warm_up()
+            await self._warm_up()
         self.engine = self._engine(self.config.trainer.learning_rate)
         if self.start.checkpoint is not None:
             self.engine.load(self.start.checkpoint.folder)
         self.scheduler = self._scheduler()
+        if self.stopping.is_set():
+            return self._interrupted()
         async with self.sampler.running():
             await publish(self.engine.weights(), self.sampler, version=self.progress.update)
             if self.progress.before is None and self.config.eval.episodes:
@@ -177,26 +180,27 @@ class TrainRun:
         trainer = self.config.trainer.model_copy(update={"learning_rate": rate})
         return TrainEngine(self.language.model, trainer, temperature=self.config.sampler.temperature, ban_ids=self.bans)
 
-    def _warm_up(self) -> None:
+    async def _warm_up(self) -> None:
         warmup = self.config.trainer.warmup
         if not warmup.steps:
             return
         engine = self._engine(warmup.learning_rate)
         loss, won, count = 0.0, 0, 0
         for step in range(warmup.steps):
-            first = step * warmup.episodes_per_step
-            played = random_episodes(
-                self.stage, self.tasks, warmup.episodes_per_step, seed=self.config.run.seed + 1, first=first
-            )
+            if self.stopping.is_set():
+                return
+            first, seed = step * warmup.episodes_per_step, self.config.run.seed + 1
+            played = random_episodes(self.stage, self.tasks, warmup.episodes_per_step, seed=seed, first=first)
             won, count = won + sum(e.reward > 0 for e in played), count + len(played)
-            loss = warmup_step(
+            loss = await asyncio.to_thread(
+                warmup_step,
                 engine,
                 played,
                 self.language,
                 self.layout,
-                observation_weight=warmup.observation_weight,
+                warmup,
                 micro_batch_tokens=self.config.trainer.micro_batch_tokens,
-                learning_rate=warmup.learning_rate * min(1.0, (step + 1) / 20),
+                learning_rate=warmup.learning_rate * min(1.0, (step + 1) / RAMP_STEPS),
             )
         self.display.note(
             f"warm-up: {warmup.steps} supervised steps on {count} episodes of random play, loss {loss:.3f}. Moves were "
@@ -312,7 +316,7 @@ class TrainRun:
         if self.stopping.is_set() and not self._finished():
             if self.progress.update and self.progress.update != self._saved:
                 self._save()
-            return TrainResult(self.folder.root, self.progress.update, True, self._signal == signal.SIGTERM)
+            return self._interrupted()
         self.language.model.save_pretrained(self.folder.model)
         self.language.tokenizer.save_pretrained(self.folder.model)
         before = None if self.progress.before is None else EvalSummary(**self.progress.before)
@@ -331,6 +335,9 @@ class TrainRun:
             facts={"environment": config.env.id, "updates": str(self.progress.update), "seed": str(config.run.seed)},
         )
         return TrainResult(self.folder.root, self.progress.update, False, False, before, after, report, replay)
+
+    def _interrupted(self) -> TrainResult:
+        return TrainResult(self.folder.root, self.progress.update, True, self._signal == signal.SIGTERM)
 
     async def _measure(self, split: str, stream: str) -> tuple[EvalSummary, Any]:
         if split not in self._held_out:

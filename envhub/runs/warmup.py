@@ -8,6 +8,7 @@ from envhub.policy.chat_tokens import TurnFormat
 from envhub.policy.models import LanguageModel
 from envhub.rollout.random_play import RandomEpisode
 from envhub.trainer.batch import TrainSequence
+from envhub.trainer.config import WarmupConfig
 from envhub.trainer.engine import TrainEngine
 from envhub.trainer.packing import pack
 from envhub.trainer.recipe import supervised_loss
@@ -18,13 +19,13 @@ def warmup_step(
     episodes: Sequence[RandomEpisode],
     language: LanguageModel,
     layout: TurnFormat,
+    config: WarmupConfig,
     *,
-    observation_weight: float,
     micro_batch_tokens: int,
     learning_rate: float,
 ) -> float:
     """One supervised step on random episodes; returns the loss in nats per weighted token."""
-    sequences = [_sequence(episode, language, layout, observation_weight) for episode in episodes]
+    sequences = [_sequence(episode, language, layout, config.observation_weight) for episode in episodes]
     total = sum(float(s.weights.sum()) for s in sequences)
     scaled = [TrainSequence(s.token_ids, s.places, s.old_logprobs, s.advantages, s.weights / total) for s in sequences]
     packs = pack(scaled, max_tokens=micro_batch_tokens)

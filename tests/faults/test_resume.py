@@ -2,9 +2,11 @@
 
 import contextlib
 import random
+import resource
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,32 @@ def test_there_is_nothing_to_resume_in_a_new_folder(small_config: Path) -> None:
     done = subprocess.run(train(small_config, "new", "--resume"), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert "no run to resume" in done.stderr
+
+
+def test_a_full_disk_ends_the_run_in_a_sentence_and_loses_nothing(small_config: Path) -> None:
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))  # no file may grow beyond it
+
+    command = train(small_config, "full", "run.updates=9")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, preexec_fn=fill)
+    assert done.returncode == 1, done.stderr
+    assert "cannot write" in done.stderr
+    assert "mend: " in done.stderr
+    assert "Traceback" not in done.stderr
+    subprocess.run([*command, "--resume"], check=True, capture_output=True, timeout=120)
+    rows = read_metrics(small_config.parent / "runs" / "full" / "metrics.jsonl")
+    assert [row["update"] for row in rows] == list(range(1, 10))
+
+
+def test_a_signal_during_the_warm_up_ends_the_run_at_once(small_config: Path) -> None:
+    command = train(small_config, "early", "trainer.warmup.steps=100000")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        metrics = small_config.parent / "runs" / "early" / "logs"
+        deadline = time.monotonic() + 60
+        while not metrics.exists() and time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.2)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=6)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130

@@ -1,5 +1,6 @@
 """The house itself: what an import costs, and what a newcomer may rely on when opening a room."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,13 @@ def test_files_stay_short() -> None:
     long = {p.name: n for p in (ROOT / "envhub").rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
     assert long == {}
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_readmes_environment_runs() -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    program = snippet + (
+        "\nfrom envhub import make\nenv = make('my/Guess-v1')\nenv.reset(seed=0)\n"
+        "print([env.step(str(n))[1] for n in range(10)].count(1.0))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
