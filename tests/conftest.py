@@ -6,12 +6,12 @@ import pytest
 
 SMALL_RUN = """
 run: {name: small, updates: 5}
-env: {id: game/FrozenLake-v1, options: {style: cells, legal: safe}, max_turns: 6}
+env: {id: game/FrozenLake-v1, options: {size: 3, style: cells, legal: safe}, max_turns: 8}
 model: {init: {hidden_size: 16, layers: 1, heads: 2, intermediate_size: 32, vocabulary_episodes: 300}}
 sampler: {max_tokens: 1, max_context_tokens: 160, max_rows: 32, format: plain, show_instructions: false}
-rollout: {group_size: 4, groups_per_update: 4}
+rollout: {group_size: 8, groups_per_update: 8}
 algorithm: {entropy_bonus: 0.01}
-trainer: {learning_rate: 3e-3, threads: 1, warmup: {steps: 20, episodes_per_step: 8}}
+trainer: {learning_rate: 3e-3, threads: 1, warmup: {steps: 60, episodes_per_step: 8, learning_rate: 1e-2}}
 checkpoint: {every: 2}
 """
 

@@ -19,7 +19,6 @@ def update_metrics(
     """What an update saw and did; `stats` is None where every group was constant and nothing was trained."""
     played = [t for group in groups for t in group.trajectories]
     rewards = [t.reward for t in played if t.reward is not None]
-    known = [t.success for t in played if t.success is not None]
     lags = [update - 1 - t.oldest_version for t in played if t.oldest_version is not None]
     actions = sum(t.num_action_tokens for t in played)
     total = sum(len(s) for t in played for s in t.segments)
@@ -28,7 +27,7 @@ def update_metrics(
         "update": update,
         "reward/mean": float(np.mean(rewards)),
         "reward/std": float(np.std(rewards)),
-        "success/mean": float(np.mean(known)) if known else float("nan"),
+        "success/mean": float(np.mean([bool(t.success) for t in played])),
         "episode/turns_mean": float(np.mean([len(t.turns) for t in played])),
         "episode/truncated": float(np.mean([t.truncated for t in played])),
         "tokens/action": float(actions),

@@ -52,12 +52,13 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_weights(
     chance = random.Random(str(moments))
     more: list[str] = []
     for moment in moments:
-        killed(train(small_config, "killed", *more), moment, chance.uniform(0.0, 0.15))
+        killed(train(small_config, "killed", *more), moment, chance.uniform(0.0, 0.08))
         more = ["--resume"]
     subprocess.run(train(small_config, "killed", *more), check=True, capture_output=True, timeout=120)
     assert weights(small_config, "killed") == whole
     rows = read_metrics(small_config.parent / "runs" / "killed" / "metrics.jsonl")
     assert [row["update"] for row in rows] == [1, 2, 3, 4, 5]
+    assert sum(row["policy/grad_norm"] is not None and row["policy/grad_norm"] > 0 for row in rows) >= 4  # it did learn
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -91,7 +92,7 @@ def test_asynchronous_training_loses_no_task_when_it_is_killed(small_config: Pat
     assert max(row["staleness/max"] for row in rows) <= 2
     with Journal.open(runs / "async" / "journal.sqlite") as journal:
         claimed = [group.index for _, groups in journal.claims() for group in groups]
-    assert len(claimed) == len(set(claimed)) == 32
+    assert len(claimed) == len(set(claimed)) == 64
     dropped = int(rows[-1]["groups/dropped"])
     assert len(set(range(max(claimed) + 1)) - set(claimed)) <= dropped  # every task before the last was trained on
 

@@ -56,7 +56,7 @@ def test_a_person_can_play_and_leave() -> None:
 def test_a_dry_run_shows_config_and_schedule_and_writes_nothing(small_config: Path) -> None:
     done = envhub("train", str(small_config), "--dry-run", "--json")
     shown = json.loads(done.stdout)
-    assert shown["schedule"]["episodes"] == 80
+    assert shown["schedule"]["episodes"] == 320
     assert shown["config"]["algorithm"]["clip_low"] == 0.2
     assert not (small_config.parent / "runs").exists()
 
@@ -65,7 +65,7 @@ def test_a_dry_run_shows_config_and_schedule_and_writes_nothing(small_config: Pa
     ("overrides", "part"),
     [
         (["rollout.group_size=1"], "rollout.group_size: input should be greater than or equal to 2"),
-        (["algorithm.keep_per_group=9"], "keep_per_group 9 is more than rollout.group_size 4"),
+        (["algorithm.keep_per_group=9"], "keep_per_group 9 is more than rollout.group_size 8"),
         (["sampler.max_tokens=-3"], "sampler.max_tokens"),
         (["model.init=null", "model.path=/nowhere"], "is for models built by model.init"),
         (["model.init=null", "model.path=/nowhere", "trainer.warmup.steps=0"], "no model at /nowhere"),

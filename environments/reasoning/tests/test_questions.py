@@ -38,3 +38,11 @@ def test_a_hostile_reply_is_scored_and_not_raised(reply: str) -> None:
 def test_the_last_tagged_answer_counts() -> None:
     assert extract("<answer>1</answer> <answer>2</answer> 3") == "2"
     assert extract("  7 ") == "7"
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [("The answer is 6.", "6"), ("3 - 4 = -1", "-1"), ("none", ""), ("1.5 or 2.5", "2.5"), ("<answer>8</answer> 9", "8")],
+)
+def test_an_untagged_reply_can_count_by_its_last_number(reply: str, answer: str) -> None:
+    assert extract(reply, untagged="last_number") == answer
