@@ -1,7 +1,7 @@
 VENV ?= .venv
 RUN := $(VENV)/bin
 export VENV
-.PHONY: setup quickstart test test-all lint check clean
+.PHONY: setup quickstart test test-all lint check bench clean
 
 setup:            ## .venv with all that training and tests need; a second run does nothing
 	@bash scripts/setup.sh
@@ -20,6 +20,9 @@ lint: setup       ## format, style, types, floors
 	@$(RUN)/ruff format --check . && $(RUN)/ruff check . && $(RUN)/mypy && $(RUN)/lint-imports
 
 check: lint test  ## what a change must pass
+
+bench: setup      ## the figures of benchmarks/RESULTS.md
+	@bash benchmarks/quickstart.sh
 
 clean:            ## forget the virtual environment
 	rm -rf $(VENV)
