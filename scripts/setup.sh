@@ -43,11 +43,13 @@ else
 fi
 say "packages"
 pip install -r <("$VENV/bin/python" - <<'PY'
-import tomllib
+import glob, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 extras = project["optional-dependencies"]
 wanted = project["dependencies"] + extras["train"] + extras["dev"]
-print("\n".join(w for w in wanted if not w.startswith(("torch>", "deepspeed"))))
+for path in sorted(glob.glob("environments/*/pyproject.toml")):
+    wanted += tomllib.load(open(path, "rb"))["project"]["dependencies"]
+print("\n".join(sorted({w for w in wanted if not w.startswith(("torch>", "deepspeed", "envhub-"))})))
 PY
 )
 say "deepspeed"
