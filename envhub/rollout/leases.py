@@ -99,6 +99,7 @@ class SchedulerStats:
     dropped_stale: int
     dropped_constant: int
     dropped_failed: int
+    constant_kept: int
     slowest: tuple[str, float] | None
 
 

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -60,7 +61,7 @@ def _tool(name: str, purpose: str, mend: str) -> Finding:
 
 
 def _op() -> Finding:
-    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR", "~/.cache/torch_extensions")).expanduser()
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR", Path(sys.prefix) / "torch_extensions"))
     built = sorted(root.glob("**/deepspeed_shm_comm.so"))
     return Finding("DeepSpeed's CPU communication op", bool(built), "built" if built else "-", "make setup")
 

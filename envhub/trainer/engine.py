@@ -6,6 +6,7 @@ the split into packs nor the number of ranks can change the gradient.
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -57,9 +58,15 @@ def stop_distributed() -> None:
 
 
 def _deepspeed() -> Any:
-    """DeepSpeed, told which accelerator it runs on before it looks for one itself."""
+    """DeepSpeed, told where it runs before it looks for itself.
+
+    Its communication op is built once per virtual environment, by a ninja that lives there too, activated or not.
+    """
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(Path(sys.prefix) / "torch_extensions"))
+    if shutil.which("ninja") is None:
+        os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     import deepspeed
 
     deepspeed.utils.logging.logger.setLevel("WARNING")
