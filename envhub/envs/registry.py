@@ -47,8 +47,8 @@ def load_spec(env_id: str) -> EnvSpec:
         return _local[env_id]
     points = {_listed(point): point for point in entry_points(group=GROUP, name=env_id)}
     if not points:
-        near = difflib.get_close_matches(env_id, [e.id for e in list_environments()], n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else "install its package; `envhub list` shows what is there"
+        near = difflib.get_close_matches(env_id, [e.id for e in list_environments()], n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else "install its package; `envhub list` shows what is there"
         raise ConfigError(f"no environment {env_id!r}", mend=hint)
     if len(points) > 1:
         names = " and ".join(sorted(listed.package for listed in points))

@@ -47,6 +47,7 @@ class RolloutDriver:
         self._episodes: dict[str, asyncio.Task[None]] = {}
         self._kept: dict[str, Trajectory] = {}
         self._ended: list[tuple[Lease, Trajectory]] = []
+        self._too_late: set[str] = set()  # ended well, but taken away before it was settled
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
         self._stopped: str | None = None
@@ -99,6 +100,8 @@ class RolloutDriver:
                     task = self._episodes.pop(lease_id, None)
                     if task is not None:
                         task.cancel()
+                    else:
+                        self._too_late.add(lease_id)
                 case Drop(_, _, reason, ids):
                     held = [name for name in ids if self._kept.pop(name, None) is not None]
                     if held:
@@ -136,8 +139,9 @@ class RolloutDriver:
                     turns=len(trajectory.turns),
                     cause=trajectory.failure,
                 )
-                if trajectory.failed:
+                if trajectory.failed or lease.id in self._too_late:
                     del self._kept[trajectory.id]
+                    self._too_late.discard(lease.id)
                 self._obey(self.scheduler.finished(lease.id, outcome, self._clock()))
             self._changed.set()
 

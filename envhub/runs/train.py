@@ -185,6 +185,7 @@ class TrainRun:
         if not warmup.steps:
             return
         engine = self._engine(warmup.learning_rate)
+        self.display.note(f"warming up: {warmup.steps} supervised steps on random play")
         loss, won, count = 0.0, 0, 0
         for step in range(warmup.steps):
             if self.stopping.is_set():

@@ -6,7 +6,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     return weights(config, "whole")
 
 
-@pytest.mark.parametrize("moments", [("warm-up", "update 1/"), ("update 2/", "update 3/"), ("update 4/",)])
+@pytest.mark.parametrize("moments", [("warm-up", "update"), ("update 2/", "update"), ("update 4/",)])
 def test_a_run_killed_at_random_moments_ends_with_the_same_weights(
     small_config: Path, moments: tuple[str, ...], whole: str
 ) -> None:
@@ -139,12 +138,7 @@ def test_a_full_disk_ends_the_run_in_a_sentence_and_loses_nothing(small_config: 
 def test_a_signal_during_the_warm_up_ends_the_run_at_once(small_config: Path) -> None:
     command = train(small_config, "early", "trainer.warmup.steps=100000")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        metrics = small_config.parent / "runs" / "early" / "logs"
-        deadline = time.monotonic() + 60
-        while not metrics.exists() and time.monotonic() < deadline:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=0.2)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=6)
+        assert process.stderr is not None
+        next(line for line in process.stderr if line.startswith("warming up"))
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 130
