@@ -42,6 +42,7 @@ class MetricsSink:
     def __init__(self, path: Path) -> None:
         """Write to `path`."""
         self._path = path
+        self._start = ""
         self.lost = 0
 
     def write(self, row: Mapping[str, float]) -> None:
@@ -49,8 +50,10 @@ class MetricsSink:
         clean = {k: v if math.isfinite(v) else None for k, v in row.items()}
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(clean) + "\n")
+                file.write(f"{self._start}{json.dumps(clean)}\n")
+            self._start = ""
         except OSError as error:
+            self._start = "\n"  # half a row may stand there; the next one begins on a line of its own
             self.lost += 1
             if self.lost == 1:
                 log.error("metrics cannot be written", extra={"path": str(self._path), "error": str(error)})

@@ -23,7 +23,7 @@ def eval_command(
     max_turns: Annotated[int | None, typer.Option(min=1, help="Of one episode.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the episodes.")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
-) -> int:
+) -> None:
     """Play a split's tasks and report success and reward with 95 % intervals."""
     summary = import_module("envhub.runs.evaluate").evaluate(
         env,
@@ -48,4 +48,5 @@ def eval_command(
             ("episodes", str(summary.episodes), f"{summary.failed} failed"),
         ]
         print_table(f"{env}, {policy}, split {split}", ["measure", "mean", "95 %"], rows)
-    return 1 if summary.episodes == 0 else 0
+    if summary.episodes == 0:
+        raise typer.Exit(1)

@@ -3,7 +3,6 @@
 import sys
 import traceback
 
-import click
 import typer
 
 from envhub.cli import doctor, eval, list_, models, play, show, train
@@ -25,22 +24,21 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and give its exit code."""
+    """Run one command and give its exit code. Typer explains wrong arguments itself and ends in SystemExit, as commands do."""
     debug = "--debug" in arguments
     try:
-        given = app(args=[a for a in arguments if a != "--debug"], standalone_mode=False, prog_name="envhub")
+        app(args=[a for a in arguments if a != "--debug"], prog_name="envhub")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
     except EnvHubError as error:
         if debug:
             traceback.print_exc()
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130
-    return given if isinstance(given, int) else 0
+    return 0
 
 
 if __name__ == "__main__":

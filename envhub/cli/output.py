@@ -5,11 +5,11 @@ import math
 import sys
 from collections.abc import Sequence
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from envhub.errors import ConfigError
+from envhub.settings import parse_value
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -39,14 +39,11 @@ def _finite(value: object) -> object:
 
 
 def parse_options(options: Sequence[str]) -> dict[str, object]:
-    """`--option key=value` as a dict; values are read as YAML scalars. Raises ConfigError."""
+    """`--option key=value` as a dict; values are read as in a config. Raises ConfigError."""
     found: dict[str, object] = {}
     for option in options:
         name, equals, text = option.partition("=")
-        try:
-            if not (name and equals):
-                raise ValueError("no key=value")
-            found[name] = yaml.safe_load(text)
-        except (ValueError, yaml.YAMLError) as error:
-            raise ConfigError(f"cannot read --option {option!r}: {error}", mend="write --option key=value") from error
+        if not (name and equals):
+            raise ConfigError(f"cannot read --option {option[:80]!r}", mend="write --option key=value")
+        found[name] = parse_value(text, source=f"--option {option[:80]!r}")
     return found

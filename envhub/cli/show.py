@@ -7,6 +7,7 @@ import typer
 from envhub.cli.output import print_json, print_table
 from envhub.envs.core import Env
 from envhub.envs.registry import load_spec, make
+from envhub.errors import EnvError
 
 
 def show_command(
@@ -17,8 +18,6 @@ def show_command(
     spec = load_spec(env_id)
     tasks = None if spec.tasks is None else spec.tasks(**spec.default_options)
     sizes = {} if tasks is None else {s: tasks.size(s) for s in tasks.splits}
-    env = make(env_id)
-    observation = env.reset(seed=0)[0] if isinstance(env, Env) else ""
     facts: dict[str, object] = {
         "id": spec.id,
         "summary": spec.summary,
@@ -30,9 +29,21 @@ def show_command(
         "isolation": spec.isolation.value,
         "tags": list(spec.tags),
         "baselines": dict(spec.baselines),
-        "observation": observation,
+        "observation": _first_observation(env_id),
     }
     if json:
         print_json(facts)
     else:
         print_table("", ["", env_id], [(name, str(value)) for name, value in facts.items()])
+
+
+def _first_observation(env_id: str) -> str:
+    env = make(env_id)
+    if not isinstance(env, Env):
+        return ""
+    try:
+        return env.reset(seed=0)[0]
+    except Exception as error:  # foreign code enters here
+        raise EnvError(f"{env_id}: reset raised {type(error).__name__}: {error}", mend="mend the environment") from error
+    finally:
+        env.close()

@@ -1,5 +1,6 @@
 """`envhub train CONFIG`: teach a policy."""
 
+from contextlib import closing
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,7 @@ def train_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show config and schedule; load and write nothing.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run of this name stopped.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Results as JSON.")] = False,
-) -> int:
+) -> None:
     """Train a policy as a config says."""
     run = import_module("envhub.runs.train")  # torch and deepspeed, which the other commands never need
     settings = load_settings(run.TrainConfig, config, overrides)
@@ -30,8 +31,9 @@ def train_command(
         else:
             typer.echo(to_yaml(settings))
             print_table("schedule", ["what", "value"], [(k, f"{v:,}") for k, v in schedule.items()])
-        return 0
-    result = run.train(settings, resume=resume, display=open_display())
+        return
+    with closing(open_display()) as display:  # however the run ends, the terminal gets its cursor back
+        result = run.train(settings, resume=resume, display=display)
     if json:
         print_json(asdict(result))
     elif not result.interrupted:
@@ -39,8 +41,7 @@ def train_command(
         typer.echo(f"\nreport: {result.report}")
     if result.interrupted:
         typer.echo(f"interrupted after update {result.updates}; go on with --resume", err=True)
-        return 143 if result.terminated else 130
-    return 0
+        raise typer.Exit(143 if result.terminated else 130)
 
 
 def _show(before: EvalSummary | None, after: EvalSummary | None, replay: str) -> None:

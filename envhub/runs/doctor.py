@@ -1,4 +1,4 @@
-"""What this machine can run. Looks, and changes nothing."""
+"""What this machine can run. Looks, changes nothing, and never fails."""
 
 import os
 import platform
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+PATIENCE_S = 10.0
 PACKAGES = {
     "torch": "pip install 'envhub-rl[train]'",
     "transformers": "pip install 'envhub-rl[train]'",
@@ -20,8 +21,7 @@ PACKAGES = {
 TOOLS = {
     "c++": ("a compiler builds DeepSpeed's communication op", "install g++"),
     "nvidia-smi": ("an NVIDIA GPU trains faster", "none needed: everything here runs on the CPU"),
-    "docker": ("isolation level docker", "install Docker or Podman"),
-    "chromium": ("web environments", "install chromium"),
+    "chromium chromium-browser google-chrome": ("web environments", "install chromium"),
 }
 
 
@@ -43,8 +43,9 @@ def examine() -> tuple[Finding, ...]:
         Finding("cores and memory", True, f"{os.cpu_count()} cores, {memory:.0f} GiB", ""),
         *(_package(name, mend) for name, mend in PACKAGES.items()),
         *(_tool(name, purpose, mend) for name, (purpose, mend) in TOOLS.items()),
+        _answers("docker: isolation level docker", ("docker", "info"), "install Docker, start it, and join its group"),
         _op(),
-        _namespaces(),
+        _answers("user namespaces: isolation level local", ("unshare", "-Ur", "true"), "allow user namespaces"),
     )
 
 
@@ -56,8 +57,8 @@ def _package(name: str, mend: str) -> Finding:
 
 
 def _tool(name: str, purpose: str, mend: str) -> Finding:
-    path = shutil.which(name)
-    return Finding(f"{name}: {purpose}", path is not None, path or "-", mend)
+    path = next(filter(None, map(shutil.which, name.split())), None)
+    return Finding(f"{name.split()[0]}: {purpose}", path is not None, path or "-", mend)
 
 
 def _op() -> Finding:
@@ -66,7 +67,13 @@ def _op() -> Finding:
     return Finding("DeepSpeed's CPU communication op", bool(built), "built" if built else "-", "make setup")
 
 
-def _namespaces() -> Finding:
-    done = subprocess.run(["unshare", "-Ur", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
-    ok = done is not None and done.returncode == 0
-    return Finding("user namespaces: isolation level local", ok, "allowed" if ok else "-", "allow user namespaces")
+def _answers(what: str, command: tuple[str, ...], mend: str) -> Finding:
+    """Whether a harmless command works here, and not merely lies on the path."""
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_S)
+        found = "works" if done.returncode == 0 else f"{command[0]} says no"
+    except FileNotFoundError:
+        found = "-"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        found = type(error).__name__
+    return Finding(what, found == "works", found, mend)
