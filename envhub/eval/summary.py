@@ -11,10 +11,14 @@ Z = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
 def summarise(trajectories: Sequence[Trajectory], seconds: float) -> EvalSummary:
-    """Sum up; a failed episode counts as failed and as nothing else."""
+    """Sum up; a failed episode counts as failed and as nothing else.
+
+    An episode that says nothing of success (cut by a limit, for one) is unsolved; where none says anything, the
+    environment knows no success and its rate is nan.
+    """
     played = [t for t in trajectories if not t.failed]
     rewards = np.array([t.reward for t in played], dtype=np.float64)
-    known = [t.success for t in played]
+    known = [t.success for t in played] if any(t.success is not None for t in played) else []
     low, high = wilson(sum(map(bool, known)), len(known))
     mean = float(rewards.mean()) if len(rewards) else math.nan
     half = Z * float(rewards.std(ddof=1)) / math.sqrt(len(rewards)) if len(rewards) > 1 else math.nan

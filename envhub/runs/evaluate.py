@@ -1,6 +1,7 @@
 """Evaluation: any policy on any environment, the same code before, during and after training."""
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,6 +56,8 @@ def evaluate(
     Raises:
         ConfigError: environment, policy or options are not what they should be.
     """
+    if out is not None:
+        _make_folder(out)
     stage = build_stage(env_id, options, max_turns=max_turns)
     tasks = held_out(stage, options, split, episodes)
     kind, _, rest = policy.partition(":")
@@ -69,7 +72,8 @@ def evaluate(
         case _:
             raise ConfigError(f"unknown policy {policy!r}", mend="use random, scripted:FILE or hf:FOLDER")
     if out is not None:
-        _write(out, played)
+        with Journal.open(out / "journal.sqlite") as journal:
+            journal.append(played)
     return summarise(played, time.monotonic() - began)
 
 
@@ -115,9 +119,13 @@ def _actions(stage: Stage) -> tuple[str, ...]:
         env.close()
 
 
-def _write(out: Path, played: Sequence[Trajectory]) -> None:
+def _make_folder(out: Path) -> None:
+    """Before anything is played, so that no episode is lost to a folder that cannot be written."""
     if (out / "journal.sqlite").exists():
         raise ConfigError(f"{out} holds an evaluation already", mend="choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
-    with Journal.open(out / "journal.sqlite") as journal:
-        journal.append(played)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise ConfigError(f"cannot write to {out}: {error}", mend="choose another --out") from error

@@ -70,6 +70,12 @@ def test_playing_with_options_that_make_no_game_is_a_wrong_request() -> None:
     assert "refuses its options" in done.stderr
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_played(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    done = envhub("eval", "no/Such-v1", "--policy", "random", "--out", str(tmp_path / "file" / "out"))
+    assert (done.returncode, "choose another --out" in done.stderr) == (2, True)
+
+
 @pytest.mark.slow
 def test_an_interrupted_run_gives_the_cursor_back(small_config: Path) -> None:
     ours, theirs = pty.openpty()
