@@ -52,7 +52,7 @@ class ListTasks:
 
     def size(self, split: str) -> int:
         """How many tasks the split has."""
-        _check_split(split, self.splits)
+        check_split(split, self.splits)
         return len(self._splits[split])
 
     def get(self, split: str, index: int) -> Task:
@@ -74,7 +74,7 @@ class GeneratedTasks:
 
     def size(self, split: str) -> None:
         """Endless."""
-        _check_split(split, self.splits)
+        check_split(split, self.splits)
 
     def get(self, split: str, index: int) -> Task:
         """The task at a place: the first candidate of the place's own sequence that belongs to the split."""
@@ -91,6 +91,7 @@ class GeneratedTasks:
         return "test" if bucket == 0 else "validation" if bucket == 1 else "train"
 
 
-def _check_split(split: str, splits: Sequence[str]) -> None:
+def check_split(split: str, splits: Sequence[str]) -> None:
+    """Raises ConfigError for a split that is not among `splits`."""
     if split not in splits:
         raise ConfigError(f"no split {split!r}", mend=f"use one of: {', '.join(splits)}")

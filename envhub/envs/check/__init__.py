@@ -1,0 +1,1 @@
+"""The conformance and honesty kit: what `envhub check` tries on an environment."""
