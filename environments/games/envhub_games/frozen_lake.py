@@ -124,6 +124,7 @@ SPEC = EnvSpec(
         "Answer with one word: left, down, right or up."
     ),
     max_turns=100,
+    success_reward=1.0,
     inline=True,
     tags=("game", "grid", "single-player"),
     baselines={"random": 0.03},

@@ -78,6 +78,7 @@ SPEC = EnvSpec(
     tasks=tasks,
     instructions="Find the number I think of. After each guess I say whether it is higher or lower. Answer with a number.",
     max_turns=10,
+    success_reward=1.0,
     inline=True,
     tags=("game", "search", "single-player"),
     baselines={"bisection (7 guesses reach any of 100)": 1.0},

@@ -183,6 +183,7 @@ SPEC = EnvSpec(
     ),
     max_turns=60,
     reward_range=(-0.7, 1.6),
+    success_reward=0.45,
     inline=True,
     tags=("game", "grid", "planning", "single-player"),
     baselines={"solver": 1.0},

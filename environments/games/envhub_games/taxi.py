@@ -45,7 +45,7 @@ class Taxi(Env):
             float(reward),
             self._done,
             False,
-            {"anchor": str(self._state)} | ({"success": True} if done else {}),
+            {"anchor": str(self._state)} | {"success": bool(done)},
         )
 
     def legal_actions(self) -> tuple[str, ...]:

@@ -118,6 +118,7 @@ SPEC = EnvSpec(
     tasks=tasks,
     instructions="You are X on a board of nine squares; three in a line win. Answer with the number of a free square.",
     max_turns=9,
+    success_reward=1.0,
     inline=True,
     tags=("game", "board", "opponent"),
 )
