@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import Any
 
+from envhub.gymnasium_ids import announce
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -24,3 +26,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'envhub' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+announce()

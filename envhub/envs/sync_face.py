@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from envhub.envs.core import AsyncEnv, Env, Info
+from envhub.envs.registry import make
 
 T = TypeVar("T")
 
@@ -40,3 +41,9 @@ class SyncFace(Env):
 
     def _run(self, verb: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(verb, self._loop).result()
+
+
+def make_sync(env_id: str, **options: Any) -> Env:
+    """A fresh environment behind synchronous verbs; what `gymnasium.make` calls. Raises ConfigError as `make` does."""
+    env = make(env_id, **options)
+    return env if isinstance(env, Env) else SyncFace(env)
