@@ -160,7 +160,7 @@ class ToolEnv(Env):
         if reply.problems:
             return "\n".join(f"error: {problem}" for problem in reply.problems), 0.0, False, False, {"illegal": True}
         if reply.calls:
-            results = [_toolbox(type(self)).call(call, self) for call in reply.calls]
+            results = [self.toolbox().call(call, self) for call in reply.calls]
             info: Info = {} if all(result.ok for result in results) else {"illegal": True}
             if self.done:
                 reward, more = self.finish("")
@@ -173,7 +173,7 @@ class ToolEnv(Env):
     @classmethod
     def toolbox(cls) -> ToolBox:
         """The marked methods as tools, for `EnvSpec.tools` and instructions."""
-        return _toolbox(cls)
+        return _toolbox(cast(Any, cls))
 
 
 @cache
