@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from envhub.cli.output import parse_options, print_json, print_table
+from envhub.runs.stage import PlayerOptions
 
 
 def eval_command(
     env: Annotated[str, typer.Argument(help="An id of `envhub list`.")],
-    policy: Annotated[str, typer.Option(help="random, scripted:FILE or hf:FOLDER.")],
+    policy: Annotated[str, typer.Option(help="random, solver, scripted:FILE or hf:FOLDER.")],
     option: Annotated[list[str], typer.Option(help="key=value for the environment.")] = [],  # noqa: B006
     split: Annotated[str, typer.Option(help="Task split.")] = "test",
     episodes: Annotated[int, typer.Option(min=1, help="Different tasks.")] = 100,
@@ -22,6 +23,8 @@ def eval_command(
     max_tokens: Annotated[int, typer.Option(min=1, help="Of one reply.")] = 256,
     max_turns: Annotated[int | None, typer.Option(min=1, help="Of one episode.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the episodes.")] = None,
+    opponent: Annotated[list[str], typer.Option(help="A policy for another seat of a game; none plays against itself.")] = [],  # noqa: B006
+    seat: Annotated[int | None, typer.Option(min=0, help="Where the policy sits; by default it takes turns.")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Play a split's tasks and report success and reward with 95 % intervals."""
@@ -33,10 +36,11 @@ def eval_command(
         episodes=episodes,
         samples=samples,
         seed=seed,
-        temperature=temperature,
-        max_tokens=max_tokens,
+        player=PlayerOptions(temperature, max_tokens),
         max_turns=max_turns,
         out=out,
+        opponents=opponent,
+        seat=seat,
     )
     if json:
         print_json(asdict(summary))

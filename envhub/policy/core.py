@@ -6,7 +6,7 @@ A token policy (local, vLLM) remembers the tokens it saw and sampled; a text pol
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,15 @@ class Seat(Protocol):
 
     def close(self) -> None:
         """Give back what the seat holds (cache rows). Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class InsideSeat(Protocol):
+    """A seat that looks at the environment itself: a solver, or a random player who wants legal moves."""
+
+    def meet(self, env: object) -> None:
+        """The environment of this episode, after its reset. Not called where the environment lives elsewhere."""
         ...
 
 

@@ -1,9 +1,10 @@
 """Policies without a model: a random player and a script, for baselines, tests and warm-up."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from envhub.errors import ConfigError, PolicyError
 from envhub.policy.core import Reply
@@ -30,18 +31,55 @@ class TextSeat:
 
 @dataclass(frozen=True, slots=True)
 class RandomPolicy:
-    """Picks one of `actions` at random, deterministic by the episode's seed."""
+    """Picks a legal action at random, deterministic by the episode's seed; one of `actions` where none are known."""
 
-    actions: tuple[str, ...]
+    actions: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not self.actions:
-            raise ConfigError("this environment names no actions to draw from", mend="use another policy than random")
-
-    def seat(self, *, episode: str, seed: int, instructions: str) -> TextSeat:
+    def seat(self, *, episode: str, seed: int, instructions: str) -> "_RandomSeat":
         """Sit down with a generator of one's own."""
-        chance = random.Random(seed)
-        return TextSeat(lambda _: chance.choice(self.actions))
+        return _RandomSeat(self.actions, random.Random(seed))
+
+
+class _RandomSeat(TextSeat):
+    def __init__(self, actions: tuple[str, ...], chance: random.Random) -> None:
+        super().__init__(lambda _: self._choose())
+        self._actions, self._chance = actions, chance
+        self._legal: Callable[[], Sequence[str]] = lambda: ()
+
+    def meet(self, env: object) -> None:
+        if isinstance(env, _NamesActions):
+            self._legal = env.legal_actions
+
+    def _choose(self) -> str:
+        actions = self._legal() or self._actions
+        if not actions:
+            raise PolicyError("this environment names no actions to draw from", mend="use another policy than random")
+        return self._chance.choice(actions)
+
+
+@runtime_checkable
+class _NamesActions(Protocol):
+    def legal_actions(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SolverPolicy:
+    """Plays what an environment's own solver names."""
+
+    solver: Callable[[Any], str]
+
+    def seat(self, *, episode: str, seed: int, instructions: str) -> "_SolverSeat":
+        """Sit down beside the environment."""
+        return _SolverSeat(self.solver)
+
+
+class _SolverSeat(TextSeat):
+    def __init__(self, solver: Callable[[Any], str]) -> None:
+        super().__init__(lambda _: solver(self._env))
+        self._env: object = None
+
+    def meet(self, env: object) -> None:
+        self._env = env
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,12 @@ class EnvConfig(Settings):
     """Given to the environment's factory and to its task set."""
     max_turns: int | None = Field(default=None, ge=1)
     split: str = "train"
+    wrappers: tuple[dict[str, Any], ...] = ()
+    """Lenses on what the policy sees and earns, by name and options: [{name: time_limit, max_turns: 20}]."""
+    seat: int | None = Field(default=None, ge=0)
+    """Where the policy sits in a game of several players; by default it takes turns, by group."""
+    opponents: tuple[str, ...] = ()
+    """Policies of the other seats: random, solver or scripted:FILE; none means self-play."""
 
 
 class EvalConfig(Settings):

@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from envhub.envs.core import Env
 from envhub.envs.registry import build, load_spec, package_version
 from envhub.envs.task_stream import TaskStream
 from envhub.envs.tasks import Task
+from envhub.envs.wrappers import build_lenses, wrapped_spec
 from envhub.errors import ConfigError
-from envhub.policy.scripted_policy import words_of
+from envhub.policy.core import Policy
+from envhub.policy.scripted_policy import RandomPolicy, ScriptedPolicy, SolverPolicy, words_of
 from envhub.rollout.episode import Stage
 from envhub.rollout.random_play import RandomEpisode, play_randomly
 
@@ -20,16 +25,65 @@ def build_stage(
     max_turns: int | None = None,
     turn_deadline_s: float = 60.0,
     threads: Executor | None = None,
+    wrappers: Sequence[dict[str, Any]] = (),
+    seat: int | None = None,
+    opponents: Sequence[str] = (),
 ) -> Stage:
-    """The stage of a registered environment.
+    """The stage of a registered environment, seen through the wrappers of a config.
 
     Raises:
-        ConfigError: the id is unknown, its package is broken, or it refuses the options.
+        ConfigError: the id is unknown, its package is broken, it refuses the options, a wrapper or a seat makes no sense.
     """
     spec = load_spec(env_id)
+    if wrappers:
+        build_lenses(wrappers)
+        spec = wrapped_spec(spec, lambda: build_lenses(wrappers))
     given = {**spec.default_options, **options}
     limit = spec.max_turns if max_turns is None else min(max_turns, spec.max_turns)
-    return Stage(spec, package_version(env_id), lambda: build(spec, given), limit, turn_deadline_s, threads)
+    stage = Stage(spec, package_version(env_id), lambda: build(spec, given), limit, turn_deadline_s, threads, seat)
+    if (seat is not None and not 0 <= seat < spec.players) or (opponents and len(opponents) >= spec.players):
+        raise ConfigError(f"{env_id} has {spec.players} seats", mend="give a seat from 0, and opponents for the other seats")
+    return replace(stage, opponents=tuple(light_policy(name, stage) for name in opponents))
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerOptions:
+    """How policies with a model sample."""
+
+    temperature: float = 1.0
+    max_tokens: int = 256
+
+
+DEFAULT_PLAYER = PlayerOptions()
+
+
+def light_policy(name: str, stage: Stage) -> Policy:
+    """The policy "random", "solver" or "scripted:FILE". Raises ConfigError."""
+    kind, _, rest = name.partition(":")
+    match kind:
+        case "random":
+            return RandomPolicy(_actions(stage))
+        case "solver":
+            if stage.spec.solver is None:
+                raise ConfigError(f"{stage.spec.id} has no solver", mend="use another policy")
+            return SolverPolicy(stage.spec.solver)
+        case "scripted" if rest:
+            return ScriptedPolicy.read(Path(rest))
+    raise ConfigError(f"unknown policy {name!r}", mend="use random, solver, scripted:FILE or hf:FOLDER")
+
+
+def _actions(stage: Stage) -> tuple[str, ...]:
+    env = stage.make_env()
+    if not isinstance(env, Env):
+        return ()
+    try:
+        env.reset(seed=0)
+        actions = env.legal_actions()
+    finally:
+        env.close()
+    if not actions:
+        raise ConfigError(f"{stage.spec.id} names no actions to draw from", mend="use another policy than random")
+    return actions
 
 
 def build_tasks(stage: Stage, options: Mapping[str, Any], split: str, seed: int) -> TaskStream:

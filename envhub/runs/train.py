@@ -104,6 +104,9 @@ def train(config: TrainConfig, *, resume: bool, display: Display) -> TrainResult
             max_turns=config.env.max_turns,
             turn_deadline_s=config.rollout.turn_deadline_s,
             threads=threads,
+            wrappers=config.env.wrappers,
+            seat=config.env.seat,
+            opponents=config.env.opponents,
         )
         run = TrainRun(config, folder, journal, stage, display)
         try:
