@@ -13,11 +13,19 @@ _HOMES = {
     "EnvSpec": "envhub.envs",
     "GeneratedTasks": "envhub.envs",
     "ListTasks": "envhub.envs",
+    "Part": "envhub.envs.rubrics",
+    "Rubric": "envhub.envs.rubrics",
+    "StateLevel": "envhub.envs.core",
     "Task": "envhub.envs",
+    "ToolEnv": "envhub.envs.tools",
     "list_environments": "envhub.envs",
     "load_spec": "envhub.envs",
     "make": "envhub.envs",
+    "mixture": "envhub.envs.mixture",
     "register": "envhub.envs",
+    "tasks_from": "envhub.envs.task_files",
+    "tool": "envhub.envs.tools",
+    "wrap": "envhub.envs.wrappers",
 }
 __all__ = sorted(_HOMES)
 

@@ -5,12 +5,15 @@ import traceback
 
 import typer
 
-from envhub.cli import doctor, eval, list_, models, play, show, train
+from envhub.cli import check, doctor, eval, list_, models, new, play, setup, show, train
 from envhub.errors import ConfigError, EnvHubError
 
 app = typer.Typer(help="Agentic environments, served and learned from.", no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("list")(list_.list_command)
 app.command("show")(show.show_command)
+app.command("new")(new.new_command)
+app.command("check")(check.check_command)
+app.command("setup")(setup.setup_command)
 app.command("play")(play.play_command)
 app.command("train")(train.train_command)
 app.command("eval")(eval.eval_command)

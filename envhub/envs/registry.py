@@ -66,7 +66,7 @@ def import_spec(listed: Listed) -> EnvSpec:
         raise ConfigError(f"{listed.id}: package {listed.package} is broken: {listed.problem}", mend="mend the package")
     try:
         spec = entry_point(listed).load()
-    except Exception as error:  # foreign code enters here
+    except (Exception, SystemExit) as error:  # foreign code enters here
         raise ConfigError(
             f"{listed.id}: package {listed.package} does not import: {type(error).__name__}: {error}",
             mend="mend the package",
