@@ -43,6 +43,11 @@ class Question(Env):
         self._done = True
         return "", score, True, False, {"success": score >= 1.0, "reward_parts": {"answer": score}}
 
+    @property
+    def answer(self) -> str:
+        """The question's own answer."""
+        return str(self._entry["answer"])
+
     def _draw(self, task: Mapping[str, Any]) -> None:
         self._scorer = reasoning_gym.create_dataset(self._dataset, seed=int(task["seed"]), size=1, **self._config)
         self._entry = self._scorer[0]
@@ -66,21 +71,20 @@ def tasks(dataset: str, *, untagged: Untagged = "whole", **config: Any) -> Gener
     return GeneratedTasks(lambda seed: {"dataset": dataset, "seed": seed % 2**31, **config})
 
 
-def _spec(dataset: str, summary: str) -> EnvSpec:
+def _spec(dataset: str) -> EnvSpec:
     return EnvSpec(
         id=f"reasoning/{dataset}-v1",
         make=partial(Question, dataset),
-        summary=summary,
         tasks=partial(tasks, dataset),
         instructions=f"Answer the question. Write the answer alone between {OPEN} and {CLOSE}.",
         max_turns=1,
         inline=True,
-        tags=("reasoning", "single-turn"),
+        solver=lambda env: f"{OPEN}{env.answer}{CLOSE}",
     )
 
 
-BASIC_ARITHMETIC = _spec("basic_arithmetic", "Evaluate an arithmetic expression.")
-CHAIN_SUM = _spec("chain_sum", "Add and subtract a chain of numbers.")
-GCD = _spec("gcd", "Find the greatest common divisor.")
-LEG_COUNTING = _spec("leg_counting", "Count the legs of many animals.")
-SPELL_BACKWARD = _spec("spell_backward", "Spell a word backward.")
+BASIC_ARITHMETIC = _spec("basic_arithmetic")
+CHAIN_SUM = _spec("chain_sum")
+GCD = _spec("gcd")
+LEG_COUNTING = _spec("leg_counting")
+SPELL_BACKWARD = _spec("spell_backward")
