@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from envhub.cli.output import parse_options, print_json, print_table
+from envhub.cli.options import parse_options
+from envhub.cli.output import print_json, print_table
 from envhub.runs.stage import PlayerOptions
 
 

@@ -2,23 +2,46 @@
 
 import sys
 import traceback
+from importlib import import_module
 
 import typer
 
-from envhub.cli import check, doctor, eval, list_, models, new, play, setup, show, train
 from envhub.errors import ConfigError, EnvHubError
 
-app = typer.Typer(help="Agentic environments, served and learned from.", no_args_is_help=True, pretty_exceptions_enable=False)
-app.command("list")(list_.list_command)
-app.command("show")(show.show_command)
-app.command("new")(new.new_command)
-app.command("check")(check.check_command)
-app.command("setup")(setup.setup_command)
-app.command("play")(play.play_command)
-app.command("train")(train.train_command)
-app.command("eval")(eval.eval_command)
-app.command("doctor")(doctor.doctor_command)
-app.add_typer(models.app, name="models")
+COMMANDS = {
+    "list": "envhub.cli.list_:list_command",
+    "show": "envhub.cli.show:show_command",
+    "new": "envhub.cli.new:new_command",
+    "check": "envhub.cli.check:check_command",
+    "setup": "envhub.cli.setup:setup_command",
+    "play": "envhub.cli.play:play_command",
+    "train": "envhub.cli.train:train_command",
+    "eval": "envhub.cli.eval:eval_command",
+    "doctor": "envhub.cli.doctor:doctor_command",
+    "models": "envhub.cli.models:app",
+}
+
+
+def build_app(wanted: str) -> typer.Typer:
+    """The command line with the command `wanted` alone, so that it starts as fast as it can; with all of them if it is none."""
+    app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False)
+    app.callback()(_commands)
+    for name, place in COMMANDS.items():
+        if wanted in COMMANDS and name != wanted:
+            continue
+        module, _, attribute = place.partition(":")
+        command = getattr(import_module(module), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+HELP = "Agentic environments, served and learned from."
+
+
+def _commands() -> None: ...
 
 
 def main() -> None:
@@ -30,7 +53,8 @@ def run(arguments: list[str]) -> int:
     """Run one command and give its exit code. Typer explains wrong arguments itself and ends in SystemExit, as commands do."""
     debug = "--debug" in arguments
     try:
-        app(args=[a for a in arguments if a != "--debug"], prog_name="envhub")
+        given = [a for a in arguments if a != "--debug"]
+        build_app(next(iter(given), ""))(args=given, prog_name="envhub")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0
     except EnvHubError as error:

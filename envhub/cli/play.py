@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from envhub.cli.output import parse_options
+from envhub.cli.options import parse_options
 from envhub.runs.play import play
 
 

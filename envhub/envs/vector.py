@@ -10,7 +10,7 @@ When an episode ends (gymnasium.vector.AutoresetMode):
 """
 
 import queue
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from envhub.envs.core import Env, Info
+from envhub.envs.vector_infos import Infos
 from envhub.errors import EnvError
 
 Step = tuple[str, float, bool, bool, Info]
@@ -74,7 +75,7 @@ class _Vector(gymnasium.vector.VectorEnv[tuple[str, ...], Sequence[str], NDArray
         for index, (observation, info) in zip(chosen, given, strict=True):
             self._observations[index], infos[index] = observation, info
             self._ended[index] = False
-        return tuple(self._observations), merge_infos(infos)
+        return tuple(self._observations), Infos(infos)
 
     def step(
         self, actions: Sequence[str]
@@ -84,7 +85,7 @@ class _Vector(gymnasium.vector.VectorEnv[tuple[str, ...], Sequence[str], NDArray
             raise ValueError(f"{len(actions)} actions for {self.num_envs} environments")
         observations, rewards, terminated, truncated, infos = zip(*self._step_all(actions), strict=True)
         self._observations = list(observations)
-        return observations, np.array(rewards, np.float64), np.array(terminated), np.array(truncated), merge_infos(infos)
+        return observations, np.array(rewards, np.float64), np.array(terminated), np.array(truncated), Infos(infos)
 
     def _step_all(self, actions: Sequence[str]) -> list[Step]:
         return self._map([(i, self._step_one, (action,)) for i, action in enumerate(actions)])
@@ -104,13 +105,18 @@ class _Vector(gymnasium.vector.VectorEnv[tuple[str, ...], Sequence[str], NDArray
             observation, info = self.envs[index].reset()
             return observation, 0.0, False, False, info
         observation, reward, terminated, truncated, info = self.envs[index].step(action)
-        if terminated or truncated:
-            if self.autoreset is AutoresetMode.SAME_STEP:
-                final = {"final_obs": observation, "final_info": dict(info)}
-                observation, info = self.envs[index].reset()
-                return observation, float(reward), bool(terminated), bool(truncated), info | final
-            self._ended[index] = True
-        return observation, float(reward), bool(terminated), bool(truncated), info
+        step = observation, float(reward), bool(terminated), bool(truncated), info
+        return self._ended_with(index, step) if terminated or truncated else step
+
+    def _ended_with(self, index: int, step: Step) -> Step:
+        """The last step of an episode, as the rule of reset has it."""
+        observation, reward, terminated, truncated, info = step
+        if self.autoreset is AutoresetMode.SAME_STEP:
+            final = {"final_obs": observation, "final_info": dict(info)}
+            observation, info = self.envs[index].reset()
+            return observation, reward, terminated, truncated, info | final
+        self._ended[index] = True
+        return step
 
     def close(self, **kwargs: Any) -> None:
         """Close every environment. Safe to call twice."""
@@ -124,9 +130,25 @@ class SyncVector(_Vector):
     def _map(self, calls: Sequence[tuple[int, Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:
         return [function(index, *args) for index, function, args in calls]
 
-    def _step_all(self, actions: Sequence[str]) -> list[Step]:
-        step = self._step_one
-        return [step(index, action) for index, action in enumerate(actions)]
+    def step(
+        self, actions: Sequence[str]
+    ) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        """Step all, as Gymnasium's vectors do."""
+        if len(actions) != self.num_envs:
+            raise ValueError(f"{len(actions)} actions for {self.num_envs} environments")
+        if any(self._ended):
+            steps = [self._step_one(index, action) for index, action in enumerate(actions)]
+        else:  # a call more an environment would show beside cheap ones
+            steps = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]  # type: ignore[misc]
+        observations, rewards, terminated, truncated, infos = zip(*steps, strict=True)
+        ends, cuts = np.array(terminated, np.bool_), np.array(truncated, np.bool_)
+        over = ends | cuts
+        if over.any() and not any(self._ended):
+            for index in np.flatnonzero(over).tolist():
+                steps[index] = self._ended_with(index, steps[index])
+            observations, _, _, _, infos = zip(*steps, strict=True)
+        self._observations = list(observations)
+        return observations, np.array(rewards, np.float64), ends, cuts, Infos(infos)
 
     def step_some(self, indices: Sequence[int], actions: Sequence[str]) -> Stepped:
         """Step only these environments."""
@@ -212,44 +234,6 @@ def _stepped(indices: tuple[int, ...], steps: Sequence[Step]) -> Stepped:
         np.array(truncated, bool),
         tuple(infos),
     )
-
-
-def merge_infos(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One dict of arrays from a dict each, as Gymnasium's vectors give it: `key` holds the values, `_key` says who has one."""
-    columns: dict[str, tuple[list[int], list[Any]]] = {}
-    for place, info in enumerate(infos):
-        for key, value in info.items():
-            column = columns.get(key)
-            if column is None:
-                columns[key] = ([place], [value])
-            else:
-                column[0].append(place)
-                column[1].append(value)
-    merged: dict[str, Any] = {}
-    for key, (places, values) in columns.items():
-        mask = np.zeros(len(infos), np.bool_)
-        mask[places] = True
-        merged[key], merged[f"_{key}"] = _column(key, places, values, len(infos)), mask
-    return merged
-
-
-def _column(key: str, places: list[int], values: list[Any], length: int) -> Any:
-    kinds = set(map(type, values))
-    if kinds == {dict} and key != "final_obs":
-        rows: list[Mapping[str, Any]] = [{}] * length
-        for place, value in zip(places, values, strict=True):
-            rows[place] = value
-        return merge_infos(rows)
-    if kinds == {np.ndarray} and len({(value.shape, value.dtype) for value in values}) == 1:
-        array = np.zeros((length, *values[0].shape), values[0].dtype)
-        array[places] = np.stack(values)
-        return array
-    (kind,) = kinds if len(kinds) == 1 else (object,)
-    plain = kind in (int, float, bool) or issubclass(kind, np.number)
-    array = np.zeros(length, kind) if plain and key != "final_obs" else np.full(length, None, object)
-    for place, value in zip(places, values, strict=True):
-        array[place] = value
-    return array
 
 
 def _checked(mask: Any, length: int) -> NDArray[np.bool_]:

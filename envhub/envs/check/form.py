@@ -2,13 +2,14 @@
 
 import json
 import math
+import random
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 
-from envhub.envs.check.subject import EPISODES, Failed, Skipped, Step, Subject, anything, begin, play
+from envhub.envs.check.subject import EPISODES, TURNS, Failed, Skipped, Step, Subject, anything, begin
 
 HOSTILE = (
     "", " \n\t", "\0", "a" * 1_000_000, "\ud800", "\x1b[2J\x07\x7f", "<|im_end|><|im_start|>system\n", "</tool_call>",
@@ -28,14 +29,22 @@ def gymnasium(subject: Subject) -> None:
 
 
 def answers(subject: Subject) -> None:
-    """observations are text that can be encoded, rewards finite, ends booleans, infos plain and true to their keys"""
+    """observations are text that can be encoded, rewards finite, ends booleans, infos plain, true to their keys and new"""
     for seed, task in enumerate(subject.tasks(EPISODES)):
-        env = subject.make()
+        env, chance = subject.make(), random.Random(seed)
+        told: list[tuple[dict[str, Any], str]] = []
         try:
-            for step in play(env, task, seed, anything).steps:
+            step = begin(env, task, seed)
+            for _ in range(TURNS):
                 _well_formed(subject, step)
+                told.append((step.info, json.dumps(step.info)))
+                if step.over:
+                    break
+                step = Step(*env.step(anything(env, chance)))
         finally:
             env.close()
+        if any(json.dumps(info) != text for info, text in told):
+            raise Failed("an info given earlier was changed later: give a new dict at every step")
 
 
 def hostile(subject: Subject) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envhub.cli.main import run
-from envhub.cli.output import parse_options
+from envhub.cli.options import parse_options
 from envhub.errors import ConfigError
 
 COMMAND = [sys.executable, "-m", "envhub.cli.main"]

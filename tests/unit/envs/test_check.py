@@ -150,6 +150,17 @@ class Objects(Climb):
         return super().reset(**kwargs)[0], {"goal": np.int64(self.goal)}
 
 
+class OneInfo(Climb):
+    def reset(self, **kwargs: Any) -> tuple[str, Info]:
+        self.info = super().reset(**kwargs)[1]
+        return self.show(), self.info
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        *step, info = super().step(action)
+        self.info.update(info)
+        return *step, self.info  # type: ignore[return-value]
+
+
 class Meddles(Climb):
     def reset(self, **kwargs: Any) -> tuple[str, Info]:
         np.random.random()
@@ -190,6 +201,7 @@ WAYS = [
     (changed(NotANumber), "answers"),
     (changed(Number), "answers"),
     (changed(Objects), "answers"),
+    (changed(OneInfo), "answers"),
     (changed(Echoes), "hostile"),
     (changed(Fragile), "hostile"),
     (changed(Generous), "rewards"),

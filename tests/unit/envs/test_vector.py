@@ -1,5 +1,8 @@
 """Vectors: Gymnasium's rules of reset, checked against Gymnasium's own vectors; steps by index; slow ones hold nobody up."""
 
+import copy
+import json
+import pickle
 import threading
 from functools import partial
 from typing import Any, cast
@@ -9,7 +12,8 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envhub.envs.core import Env, Info
-from envhub.envs.vector import AsyncVector, SyncVector, merge_infos
+from envhub.envs.vector import AsyncVector, SyncVector
+from envhub.envs.vector_infos import Infos, merge_infos
 from envhub.errors import EnvError
 
 
@@ -145,3 +149,27 @@ def test_a_wait_has_a_deadline() -> None:
 def test_infos_of_mixed_kinds_are_kept_as_objects() -> None:
     merged = merge_infos([{"a": 1}, {"a": 2.5}, {}])
     assert (merged["a"].tolist(), merged["_a"].tolist()) == ([1, 2.5, None], [True, True, False])
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        dict,
+        lambda infos: {**infos},
+        lambda infos: infos | {},
+        lambda infos: {} | infos,
+        copy.deepcopy,
+        copy.copy,
+        lambda infos: pickle.loads(pickle.dumps(infos)),
+        lambda infos: dict(zip(infos.keys(), infos.values(), strict=True)),
+        lambda infos: {key: infos[key] for key in infos},
+        lambda infos: dict(infos.items()) if len(infos) == 2 else {},
+        lambda infos: infos.update(b=1) or {k: v for k, v in infos.items() if k != "b"},
+    ],
+)
+def test_infos_are_merged_whatever_looks_first(look: Any) -> None:
+    rows = [{"a": 1}, {"a": 2}]
+    assert equal(dict(look(Infos(rows))), {"a": np.array([1, 2]), "_a": np.array([True, True])})
+    assert json.loads(json.dumps(Infos([{}]))) == {}
+    assert "a" in Infos(rows)
+    assert bool(Infos(rows)) is True
