@@ -16,10 +16,21 @@ checkpoint: {every: 2}
 """
 
 
-def write_small_config(folder: Path) -> Path:
+LAKE = "{id: game/FrozenLake-v1, options: {size: 3, style: cells, legal: safe}, max_turns: 8}"
+LAKES = """
+  id: mix/Lakes-v1
+  mixture:
+    small: {id: game/FrozenLake-v1, options: {size: 2, style: cells, legal: safe}}
+    large: {id: game/FrozenLake-v1, options: {size: 3, style: cells, legal: safe}}
+  curriculum: {window: 12, up: 0.4, down: 0.1, review: 0.3}
+  max_turns: 8"""
+
+
+def write_small_config(folder: Path, *, curriculum: bool = False) -> Path:
     """A config whose run takes seconds; its run folder lies under `folder`."""
     path = folder / "small.yaml"
-    path.write_text(SMALL_RUN.replace("updates: 5", f"updates: 5, dir: {folder / 'runs'}"), encoding="utf-8")
+    run = SMALL_RUN.replace(LAKE, LAKES) if curriculum else SMALL_RUN
+    path.write_text(run.replace("updates: 5", f"updates: 5, dir: {folder / 'runs'}"), encoding="utf-8")
     return path
 
 

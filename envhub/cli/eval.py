@@ -16,6 +16,7 @@ def eval_command(
     env: Annotated[str, typer.Argument(help="An id of `envhub list`.")],
     policy: Annotated[str, typer.Option(help="random, solver, scripted:FILE or hf:FOLDER.")],
     option: Annotated[list[str], typer.Option(help="key=value for the environment.")] = [],  # noqa: B006
+    tasks: Annotated[Path | None, typer.Option(help="A JSON lines or Parquet file, or a dataset folder, of tasks.")] = None,
     split: Annotated[str, typer.Option(help="Task split.")] = "test",
     episodes: Annotated[int, typer.Option(min=1, help="Different tasks.")] = 100,
     samples: Annotated[int, typer.Option(min=1, help="Plays of each task.")] = 1,
@@ -42,6 +43,7 @@ def eval_command(
         out=out,
         opponents=opponent,
         seat=seat,
+        tasks=tasks,
     )
     if json:
         print_json(asdict(summary))

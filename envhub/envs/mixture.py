@@ -86,10 +86,20 @@ class MixedTasks:
         if split not in self.splits:
             raise ConfigError(f"no split {split!r}", mend=f"use one of: {', '.join(self.splits)}")
 
+    @property
+    def members(self) -> int:
+        """How many there are."""
+        return len(self._members)
+
     def get(self, split: str, index: int) -> Task:
         """The task at a place."""
+        return self.get_from(split, index, None)
+
+    def get_from(self, split: str, index: int, member: int | None) -> Task:
+        """The task at a place if it belonged to one member, by number; None leaves it to the weights."""
         chance = np.random.default_rng([index % 2**63, self.splits.index(split)])
-        which = int(chance.choice(len(self._members), p=self._shares))
+        drawn = int(chance.choice(len(self._members), p=self._shares))
+        which = drawn if member is None else member
         inner = TaskStream(self._sets[which], split, 0).at(int(chance.integers(2**31)))
         return Task.of({"member": self._members[which].name, "task": dict(inner.data), "seed": int(chance.integers(2**31))})
 

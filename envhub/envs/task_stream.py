@@ -18,8 +18,7 @@ class TaskStream:
         """Read `split` of `tasks`. Raises ConfigError for an unknown split."""
         self._tasks, self._split, self._seed = tasks, split, seed
         self.size = None if tasks is None else tasks.size(split)
-        digest = hashlib.blake2b(f"{split}/{seed}".encode(), digest_size=4).digest()
-        self._offset = int.from_bytes(digest, "little")
+        self._offset = start_of(split, seed)
         self._epoch = -1
         self._order = np.arange(0)
 
@@ -34,3 +33,8 @@ class TaskStream:
             self._order = np.random.default_rng([self._seed, epoch]).permutation(self.size)
             self._epoch = epoch
         return self._tasks.get(self._split, int(self._order[within]))
+
+
+def start_of(split: str, seed: int) -> int:
+    """Where a stream begins in an endless split, 32 bits."""
+    return int.from_bytes(hashlib.blake2b(f"{split}/{seed}".encode(), digest_size=4).digest(), "little")

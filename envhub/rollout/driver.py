@@ -46,6 +46,7 @@ class RolloutDriver:
         self._player, self._task_at, self._record, self._clock = player, task_at, record, clock
         self._episodes: dict[str, asyncio.Task[None]] = {}
         self._kept: dict[str, Trajectory] = {}
+        self._constant: list[tuple[int, tuple[Trajectory, ...]]] = []
         self._ended: list[tuple[Lease, Trajectory]] = []
         self._too_late: set[str] = set()  # ended well, but taken away before it was settled
         self._news = asyncio.Event()
@@ -82,6 +83,11 @@ class RolloutDriver:
                 raise RunFailed(self._stopped, mend="read the causes in the journal, or raise rollout.max_failed_share")
             await self._changed.wait()
 
+    def taken_constant(self) -> list[tuple[int, tuple[Trajectory, ...]]]:
+        """The groups dropped since the last call because all their rewards were equal: their index, and their episodes."""
+        taken, self._constant = self._constant, []
+        return taken
+
     def published(self, version: int) -> None:
         """Tell the scheduler that the sampler now holds `version`."""
         self._obey(self.scheduler.published(version, self._clock()))
@@ -102,10 +108,12 @@ class RolloutDriver:
                         task.cancel()
                     else:
                         self._too_late.add(lease_id)
-                case Drop(_, _, reason, ids):
-                    held = [name for name in ids if self._kept.pop(name, None) is not None]
+                case Drop(_, index, reason, ids):
+                    held = {name: self._kept.pop(name) for name in ids if name in self._kept}
                     if held:
-                        self._record.supersede(held, reason)
+                        self._record.supersede(list(held), reason)
+                    if held and reason == "constant":
+                        self._constant.append((index, tuple(held.values())))
                 case Stop(reason):
                     self._stopped = reason
                     self._changed.set()

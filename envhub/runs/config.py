@@ -21,12 +21,32 @@ class RunConfig(Settings):
     updates: int = Field(ge=1)
 
 
+class CurriculumConfig(Settings):
+    """How success moves a mixture from its first, easiest member to its last."""
+
+    window: int = Field(default=16, ge=1)
+    """Groups of the current member that are looked at."""
+    up: float = Field(default=0.8, gt=0, le=1)
+    """Mean success from which on the next member's turn has come."""
+    down: float = Field(default=0.2, ge=0, lt=1)
+    """Mean success up to which the member before has its turn again."""
+    review: float = Field(default=0.2, ge=0, lt=1)
+    """Share of groups that come from earlier members."""
+
+
 class EnvConfig(Settings):
     """Which environment teaches."""
 
     id: str
+    """An id of `envhub list`, or with `mixture` the mixture's own."""
+    mixture: dict[str, float | dict[str, Any]] = Field(default_factory=dict)
+    """Members by name: a weight, or {id, options, weight}; the order is that of the curriculum."""
+    curriculum: CurriculumConfig | None = None
+    """Without one, members are drawn by weight."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Given to the environment's factory and to its task set."""
+    tasks: Path | None = None
+    """A JSON lines or Parquet file, or a dataset folder, whose rows are the tasks instead of the environment's own."""
     max_turns: int | None = Field(default=None, ge=1)
     split: str = "train"
     wrappers: tuple[dict[str, Any], ...] = ()
@@ -35,6 +55,16 @@ class EnvConfig(Settings):
     """Where the policy sits in a game of several players; by default it takes turns, by group."""
     opponents: tuple[str, ...] = ()
     """Policies of the other seats: random, solver or scripted:FILE; none means self-play."""
+
+    @model_validator(mode="after")
+    def _mixed(self) -> Self:
+        if self.curriculum is not None and not self.mixture:
+            raise ValueError("env.curriculum needs env.mixture")
+        if self.curriculum is not None and self.curriculum.down >= self.curriculum.up:
+            raise ValueError("env.curriculum.down must be less than up")
+        if self.mixture and self.options:
+            raise ValueError("with env.mixture, options belong to its members")
+        return self
 
 
 class EvalConfig(Settings):

@@ -35,6 +35,7 @@ def evaluate(
     out: Path | None = None,
     opponents: Sequence[str] = (),
     seat: int | None = None,
+    tasks: Path | None = None,
 ) -> EvalSummary:
     """Play `episodes` different tasks of a split `samples` times each and sum up.
 
@@ -51,18 +52,19 @@ def evaluate(
         out: a folder that gets the journal of all episodes.
         opponents: policies of the other seats of a game; none means that the policy plays against itself.
         seat: where the policy sits; None lets it take turns.
+        tasks: a file or folder whose rows are the tasks, instead of the environment's own.
 
     Raises:
         ConfigError: environment, policy or options are not what they should be.
     """
     if out is not None:
         _make_folder(out)
-    stage = build_stage(env_id, options, max_turns=max_turns, seat=seat)
+    stage = build_stage(env_id, options, max_turns=max_turns, seat=seat, tasks=tasks)
     if opponents and len(opponents) >= stage.spec.players:
         raise ConfigError(f"{env_id} has {stage.spec.players} seats", mend="give opponents for the other seats")
-    tasks = held_out(stage, options, split, episodes)
+    chosen = held_out(stage, options, split, episodes)
     began = time.monotonic()
-    played = asyncio.run(_play(stage, policy, opponents, tasks, samples, seed, player))
+    played = asyncio.run(_play(stage, policy, opponents, chosen, samples, seed, player))
     if out is not None:
         with Journal.open(out / "journal.sqlite") as journal:
             journal.append(played)

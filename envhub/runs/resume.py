@@ -27,6 +27,7 @@ class Progress:
     bad_updates: int = 0
     before: Mapping[str, Any] | None = None
     stopped_early: bool = False
+    curriculum: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from envhub.envs.core import Env
+from envhub.envs.mixture import mixture
 from envhub.envs.registry import build, load_spec, package_version
+from envhub.envs.task_files import tasks_from
 from envhub.envs.task_stream import TaskStream
 from envhub.envs.tasks import Task
 from envhub.envs.wrappers import build_lenses, wrapped_spec
@@ -25,16 +27,21 @@ def build_stage(
     max_turns: int | None = None,
     turn_deadline_s: float = 60.0,
     threads: Executor | None = None,
+    members: Mapping[str, float | Mapping[str, Any]] | None = None,
+    tasks: Path | None = None,
     wrappers: Sequence[dict[str, Any]] = (),
     seat: int | None = None,
     opponents: Sequence[str] = (),
 ) -> Stage:
-    """The stage of a registered environment, seen through the wrappers of a config.
+    """The stage of a registered environment, or of a mixture, seen through the wrappers of a config.
 
     Raises:
         ConfigError: the id is unknown, its package is broken, it refuses the options, a wrapper or a seat makes no sense.
     """
-    spec = load_spec(env_id)
+    spec = mixture(env_id, members) if members else load_spec(env_id)
+    if tasks is not None:
+        found = tasks_from(tasks)
+        spec = replace(spec, tasks=lambda **_: found)
     if wrappers:
         build_lenses(wrappers)
         spec = wrapped_spec(spec, lambda: build_lenses(wrappers))

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from envhub.envs.curriculum import CurriculumStream
 from envhub.envs.tasks import Task
 from envhub.errors import EnvHubError, RunFailed
 from envhub.journal.store import Journal
@@ -35,6 +36,7 @@ from envhub.runs.parts import banned, token_policy, turn_format
 from envhub.runs.replay import replay_text
 from envhub.runs.resume import Frontier, Progress, find_frontier, refuse_changes
 from envhub.runs.stage import build_stage, build_tasks, held_out, random_episodes, vocabulary
+from envhub.runs.tasks import learn_from, task_source
 from envhub.runs.warmup import warmup_step
 from envhub.telemetry import MetricsSink, read_metrics, setup_logging, truncate_metrics
 from envhub.trainer.batch import collate, scored_only
@@ -104,6 +106,8 @@ def train(config: TrainConfig, *, resume: bool, display: Display) -> TrainResult
             max_turns=config.env.max_turns,
             turn_deadline_s=config.rollout.turn_deadline_s,
             threads=threads,
+            members=config.env.mixture,
+            tasks=config.env.tasks,
             wrappers=config.env.wrappers,
             seat=config.env.seat,
             opponents=config.env.opponents,
@@ -121,7 +125,8 @@ class TrainRun:
     def __init__(self, config: TrainConfig, folder: RunFolder, journal: Journal, stage: Stage, display: Display) -> None:
         """Build model, trainer and sampler; nothing is trained yet."""
         self.config, self.folder, self.journal, self.stage, self.display = config, folder, journal, stage, display
-        self.tasks = build_tasks(stage, config.env.options, config.env.split, config.run.seed)
+        self.tasks = task_source(stage, config)
+        self.practice = build_tasks(stage, config.env.options, config.env.split, config.run.seed)
         self.language = self._language()
         self.layout = turn_format(self.language, config.sampler)
         self.bans = banned(self.language, self.layout)
@@ -149,6 +154,8 @@ class TrainRun:
             self.start = find_frontier(self.folder, self.journal)
             self.progress = self.start.progress
             truncate_metrics(self.folder.metrics, self.progress.update)
+            if isinstance(self.tasks, CurriculumStream) and self.progress.curriculum is not None:
+                self.tasks.load(self.progress.curriculum)
             for note in self.start.notes:
                 self.display.note(note)
         if self.start.checkpoint is None:
@@ -176,7 +183,7 @@ class TrainRun:
         if model.path is not None:
             return load(model.path, dtype=model.dtype)
         assert model.init is not None
-        played = random_episodes(self.stage, self.tasks, model.init.vocabulary_episodes, seed=self.config.run.seed)
+        played = random_episodes(self.stage, self.practice, model.init.vocabulary_episodes, seed=self.config.run.seed)
         return build(model.init, vocabulary(played, ()), seed=self.config.run.seed)
 
     def _engine(self, rate: float) -> TrainEngine:
@@ -194,7 +201,7 @@ class TrainRun:
             if self.stopping.is_set():
                 return
             first, seed = step * warmup.episodes_per_step, self.config.run.seed + 1
-            played = random_episodes(self.stage, self.tasks, warmup.episodes_per_step, seed=seed, first=first)
+            played = random_episodes(self.stage, self.practice, warmup.episodes_per_step, seed=seed, first=first)
             won, count = won + sum(e.reward > 0 for e in played), count + len(played)
             loss = await asyncio.to_thread(
                 warmup_step,
@@ -245,6 +252,7 @@ class TrainRun:
                 groups = await self._unless_stopped(driver.next_groups())
                 if groups is None:
                     return
+                learn_from(self.tasks, driver.taken_constant())
                 self._preflight(groups)
                 self.journal.claim(self.progress.update + 1, groups)
                 await self._update(groups, {"time/rollout_s": time.monotonic() - waited, **_dropped(self.scheduler)})
@@ -273,7 +281,11 @@ class TrainRun:
         if bad >= config.trainer.max_bad_updates:
             raise RunFailed(f"{bad} updates in a row were not finite", mend="lower trainer.learning_rate, then resume")
         await publish(self.engine.weights(), self.sampler, version=update)
-        self.progress = replace(self.progress, update=update, bad_updates=bad)
+        learn_from(self.tasks, [(g.index, g.trajectories) for g in groups])
+        state = self.tasks.state() if isinstance(self.tasks, CurriculumStream) else None
+        self.progress = replace(self.progress, update=update, bad_updates=bad, curriculum=state)
+        if state is not None:
+            facts = {**facts, "curriculum/level": float(state["level"])}
         row = update_metrics(
             update,
             groups,

@@ -60,6 +60,18 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_weights(
     assert sum(row["policy/grad_norm"] is not None and row["policy/grad_norm"] > 0 for row in rows) >= 4  # it did learn
 
 
+def test_a_killed_curriculum_goes_on_with_the_same_tasks(tmp_path: Path) -> None:
+    """Weights depend on every task; a level or a decision that was forgotten would change them."""
+    config = write_small_config(tmp_path, curriculum=True)
+    subprocess.run(train(config, "whole"), check=True, capture_output=True, timeout=120)
+    killed(train(config, "killed"), "update 3/", 0.02)
+    subprocess.run(train(config, "killed", "--resume"), check=True, capture_output=True, timeout=120)
+    assert weights(config, "killed") == weights(config, "whole")
+    levels = [row["curriculum/level"] for row in read_metrics(tmp_path / "runs" / "killed" / "metrics.jsonl")]
+    assert levels == [row["curriculum/level"] for row in read_metrics(tmp_path / "runs" / "whole" / "metrics.jsonl")]
+    assert set(levels) == {0.0, 1.0}
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(small_config: Path, number: signal.Signals, code: int) -> None:
     metrics = small_config.parent / "runs" / "stopped" / "metrics.jsonl"

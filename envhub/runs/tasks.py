@@ -1,0 +1,30 @@
+"""Where a training run's tasks come from: a stream of a split, or a curriculum that success moves."""
+
+from collections.abc import Iterable
+
+from envhub.envs.curriculum import CurriculumStream, Ladder
+from envhub.envs.mixture import MixedTasks
+from envhub.envs.task_stream import TaskStream
+from envhub.rollout.episode import Stage
+from envhub.runs.config import TrainConfig
+from envhub.runs.stage import build_tasks
+from envhub.types import Trajectory
+
+
+def task_source(stage: Stage, config: TrainConfig) -> TaskStream | CurriculumStream:
+    """The tasks of a run. Raises ConfigError for an unknown split or refused options."""
+    wanted = config.env.curriculum
+    if wanted is None:
+        return build_tasks(stage, config.env.options, config.env.split, config.run.seed)
+    assert stage.spec.tasks is not None
+    tasks = stage.spec.tasks()
+    assert isinstance(tasks, MixedTasks)
+    ladder = Ladder(wanted.window, wanted.up, wanted.down, wanted.review)
+    return CurriculumStream(tasks, config.env.split, config.run.seed, ladder)
+
+
+def learn_from(tasks: TaskStream | CurriculumStream, played: Iterable[tuple[int, tuple[Trajectory, ...]]]) -> None:
+    """Tell a curriculum of groups that were trained on or found constant: their place, and their episodes."""
+    if isinstance(tasks, CurriculumStream):
+        for index, trajectories in played:
+            tasks.learn(index, sum(bool(t.success) for t in trajectories) / len(trajectories))
