@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from functools import cache
 from typing import Any, TypeVar
 
 from envhub.envs.core import AsyncEnv, Env, Info
@@ -11,36 +12,38 @@ from envhub.envs.registry import make
 T = TypeVar("T")
 
 
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop that all faces of this process share, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True, name="sync-face").start()
+    return loop
+
+
 class SyncFace(Env):
-    """Runs the async verbs on an event loop in a thread of its own, which `close` ends. Not for use inside an event loop."""
+    """Runs the async verbs on one event loop in a background thread. Not for use inside that loop."""
 
     def __init__(self, env: AsyncEnv) -> None:
         """Take over `env`."""
-        self._env = env
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._env: AsyncEnv | None = env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
         super().reset(seed=seed)
+        assert self._env is not None, "closed"
         return self._run(self._env.reset(seed=seed, options=options))
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        assert self._env is not None, "closed"
         return self._run(self._env.step(action))
 
     def close(self) -> None:
-        """Close the environment and the loop. Safe to call twice."""
-        if not self._thread.is_alive():
-            return
-        try:
-            self._run(self._env.close())
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+        """Close the environment. Safe to call twice."""
+        env, self._env = self._env, None
+        if env is not None:
+            self._run(env.close())
 
     def _run(self, verb: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(verb, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(verb, _loop()).result()
 
 
 def make_sync(env_id: str, **options: Any) -> Env:

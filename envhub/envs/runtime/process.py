@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import copy
 import itertools
 import subprocess
 import sysconfig
@@ -10,10 +11,10 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
-from typing import Any
+from typing import Any, Self
 
-from envhub.envs.core import Env, Info
-from envhub.envs.runtime.wire import read_frame, write_frame
+from envhub.envs.core import Env, Info, StateLevel
+from envhub.envs.runtime.wire import pack_frame, read_frame
 from envhub.envs.spec import EnvSpec, Isolation, RewardKind
 from envhub.envs.tasks import Task, check_split
 from envhub.errors import ConfigError, EnvError
@@ -35,7 +36,8 @@ class EnvProcess:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=-1)
         weakref.finalize(self, _end, self._process)
-        threading.Thread(target=_listen, args=(self._process, self._waiting, name), daemon=True).start()
+        self._listener = threading.Thread(target=_listen, args=(self._process, self._waiting, name), daemon=True)
+        self._listener.start()
         try:
             self.facts: dict[str, Any] = _wait(self._waiting[0], START_DEADLINE_S, f"{name}: start")
         except (EnvError, ValueError, TypeError) as error:
@@ -52,25 +54,30 @@ class EnvProcess:
         """A number for a new environment or task set."""
         return next(self._sessions)
 
-    def call(self, session: int, verb: str, deadline_s: float = VERB_DEADLINE_S, **args: Any) -> Any:
+    def call(self, session: int, verb: str, argument: Any = None, *, deadline_s: float = VERB_DEADLINE_S) -> Any:
         """Ask and wait. Raises EnvError when the child is dead, late, or says that the verb raised."""
         number, answer = next(self._numbers), Future[Any]()
         self._waiting[number] = answer
         try:
+            frame = pack_frame([[number, session, verb, argument]])
             with self._lock:
                 assert self._process.stdin is not None
-                write_frame(self._process.stdin, {"id": number, "session": session, "verb": verb, "args": args})
+                self._process.stdin.write(frame)
+                self._process.stdin.flush()
             if not self.alive:
                 _fail(self._waiting, self._name)
             return _wait(answer, deadline_s, f"{self._name}: {verb}")
-        except (OSError, ValueError) as error:
-            raise EnvError(f"{self._name}: the environment's process cannot be asked: {error}", mend="see its log") from error
+        except OSError as error:
+            raise EnvError(f"{self._name}: the environment's process died", mend="see its log above") from error
+        except ValueError as error:
+            raise EnvError(f"{self._name}: {verb} {error}", mend="send plain values") from error
         finally:
             self._waiting.pop(number, None)
 
     def close(self) -> None:
         """End the child. Safe to call twice."""
         _end(self._process)
+        self._listener.join(2)
 
 
 def shared(command: Sequence[str], *, name: str) -> EnvProcess:
@@ -124,7 +131,8 @@ class ProcessEnv(Env):
         self._process, self._session = process, process.session()
         self._closed = False
         try:
-            process.call(self._session, "make", options=dict(options))
+            level = StateLevel(process.call(self._session, "make", dict(options)))
+            self.state_level = level  # type: ignore[misc]  # as the environment there promises
         except EnvError as error:
             if error.what.startswith(("TypeError", "ValueError")):
                 raise ValueError(error.what) from error
@@ -132,15 +140,28 @@ class ProcessEnv(Env):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
         super().reset(seed=seed)
-        observation, info = self._process.call(self._session, "reset", seed=seed, options=options)
+        observation, info = self._process.call(self._session, "reset", [seed, options])
         return observation, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        observation, reward, terminated, truncated, info = self._process.call(self._session, "step", action=action)
+        observation, reward, terminated, truncated, info = self._process.call(self._session, "step", action)
         return observation, reward, terminated, truncated, info
 
     def legal_actions(self) -> tuple[str, ...]:
         return tuple(self._process.call(self._session, "legal_actions"))
+
+    def snapshot(self) -> Any:
+        """The number of a snapshot that is kept there until this environment is closed."""
+        return self._process.call(self._session, "snapshot")
+
+    def restore(self, snapshot: Any) -> None:
+        self._process.call(self._session, "restore", snapshot)
+
+    def fork(self) -> Self:
+        twin = copy.copy(self)
+        twin._session = self._process.session()
+        self._process.call(self._session, "fork", twin._session)
+        return twin
 
     def solve(self) -> str:
         """What the environment's own solver plays next."""
@@ -160,7 +181,7 @@ class ProcessTasks:
     def __init__(self, process: EnvProcess, options: Mapping[str, Any]) -> None:
         """Build it there."""
         self._process, self._session = process, process.session()
-        self._sizes: dict[str, int | None] = process.call(self._session, "tasks", options=dict(options))
+        self._sizes: dict[str, int | None] = process.call(self._session, "tasks", dict(options))
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -174,25 +195,27 @@ class ProcessTasks:
 
     def get(self, split: str, index: int) -> Task:
         """The task at a place."""
-        return Task(**self._process.call(self._session, "task", split=split, index=index))
+        return Task(**self._process.call(self._session, "task", [split, index]))
 
 
 def _listen(process: subprocess.Popen[bytes], waiting: dict[int, Future[Any]], name: str) -> None:
     """Hand every answer to the verb that waits for it; when the child ends, to all that wait."""
     assert process.stdout is not None
     try:
-        while (answer := read_frame(process.stdout)) is not None:
-            future = waiting.get(answer["id"])
-            if future is None:
-                continue  # its verb gave up
-            if "error" in answer:
-                kind, what, mend = map(str, answer["error"])
-                future.set_exception(EnvError(f"{kind}: {what}" if not kind.startswith("Env") else what, mend=mend))
-            else:
-                future.set_result(answer["ok"])
-    except (ValueError, TypeError, KeyError, OSError):
+        while (frame := read_frame(process.stdout)) is not None:
+            for number, good, value in frame:
+                future = waiting.get(number)
+                if future is None:
+                    continue  # its verb gave up
+                if good:
+                    future.set_result(value)
+                else:
+                    kind, what, mend = map(str, value)
+                    future.set_exception(EnvError(what if kind == "EnvError" else f"{kind}: {what}", mend=mend))
+    except (ValueError, TypeError, OSError):
         process.kill()  # it speaks another language
     process.wait()
+    process.stdout.close()
     _fail(waiting, name)
 
 
