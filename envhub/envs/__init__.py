@@ -1,6 +1,6 @@
 """What an environment is, how it is found by name, and where its tasks come from."""
 
-from envhub.envs.core import AsyncEnv, Env
+from envhub.envs.core import AsyncEnv, Env, StateLevel
 from envhub.envs.registry import list_environments, load_spec, make, register
 from envhub.envs.spec import EnvSpec, Isolation, RewardKind
 from envhub.envs.task_stream import TaskStream
@@ -14,6 +14,7 @@ __all__ = [
     "Isolation",
     "ListTasks",
     "RewardKind",
+    "StateLevel",
     "Task",
     "TaskSet",
     "TaskStream",

@@ -65,17 +65,43 @@ def _collect(text: str, bodies: Iterable[str], read: Callable[[str], list[Call]]
     return Parsed(text.strip(), tuple(calls), tuple(problems[:3]), answer)
 
 
-_HERMES = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.S)
+_THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 
 
 def _hermes(reply: str) -> Parsed:
-    return _collect(_HERMES.sub("", reply), _HERMES.findall(reply), lambda body: [_call(_json(body))])
+    rest, spoken = _THINK.sub("", reply), ""
+    bodies: list[str] = []
+    while _OPEN in rest and len(bodies) <= MOST_CALLS:
+        before, _, rest = rest.partition(_OPEN)
+        body, rest = _hermes_body(rest)
+        spoken += before
+        bodies.append(body)
+    return _collect(spoken + rest, bodies, lambda body: [_call(_json(body))])
+
+
+def _hermes_body(body: str) -> tuple[str, str]:
+    """A call's JSON and the text behind it; the closing tag may stand inside a string of the JSON."""
+    try:
+        value, after = _json_start(body)
+        if after.lstrip().startswith(_CLOSE):
+            return json.dumps(value), after.lstrip().removeprefix(_CLOSE)
+    except _Bad:
+        pass
+    inside, closed, after = body.partition(_CLOSE)
+    if not closed and _OPEN in inside:  # the next call begins before this one has ended
+        inside, _, after = inside.partition(_OPEN)
+        return inside, _OPEN + after
+    return inside, after
+
+
+_LLAMA = re.compile(r'\s*\{\s*"name"')
 
 
 def _llama(reply: str) -> Parsed:
     before, tag, body = reply.partition("<|python_tag|>")
     if not tag:
-        before, body = ("", reply) if reply.lstrip().startswith("{") else (reply, "")
+        before, body = ("", reply) if _LLAMA.match(reply) else (reply, "")
     return _collect(before, [body] if body.strip() else [], _json_sequence)
 
 
@@ -98,14 +124,13 @@ def _pythonic(reply: str) -> Parsed:
 def _python_calls(body: str) -> list[Call]:
     try:
         tree = ast.parse(body, mode="eval").body
-        assert isinstance(tree, ast.List)
         calls = []
-        for node in tree.elts:
+        for node in tree.elts if isinstance(tree, ast.List) else [tree]:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args):
                 raise _Bad("write calls as [name(key=value), ...]")
             calls.append(Call(node.func.id, {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}))
         return calls
-    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError, TypeError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError) as error:
         raise _Bad(f"the calls cannot be read: {_short(error)}") from error
 
 
@@ -187,7 +212,6 @@ def _arguments(text: str) -> Mapping[str, Any]:
 
 _FUNCTION = re.compile(r"<function=([^<>\s]*)>(.*?)(?:</function>|\Z)", re.S)
 _PARAMETER = re.compile(r"<parameter=([^<>\s]+)>(.*?)</parameter>", re.S)
-_THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.S)
 
 

@@ -20,6 +20,7 @@ from envhub.envs.parsers import Call, parse
 from envhub.errors import ConfigError
 
 MAX_RESULT_CHARS = 8192
+MAX_OBSERVATION_CHARS = 32_768
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "_envhub_tool"
 
@@ -158,14 +159,14 @@ class ToolEnv(Env):
             return "The episode is over.", 0.0, True, False, {"illegal": True}
         reply = parse(action, self.call_style)
         if reply.problems:
-            return "\n".join(f"error: {problem}" for problem in reply.problems), 0.0, False, False, {"illegal": True}
+            return _shown([f"error: {problem}" for problem in reply.problems]), 0.0, False, False, {"illegal": True}
         if reply.calls:
             results = [self.toolbox().call(call, self) for call in reply.calls]
             info: Info = {} if all(result.ok for result in results) else {"illegal": True}
             if self.done:
                 reward, more = self.finish("")
-                return "\n".join(r.text for r in results), reward, True, False, info | more
-            return "\n".join(result.text for result in results), 0.0, False, False, info
+                return _shown([result.text for result in results]), reward, True, False, info | more
+            return _shown([result.text for result in results]), 0.0, False, False, info
         self.done = True
         reward, info = self.finish(reply.text if reply.answer is None else reply.answer)
         return "", reward, True, False, info
@@ -174,6 +175,14 @@ class ToolEnv(Env):
     def toolbox(cls) -> ToolBox:
         """The marked methods as tools, for `EnvSpec.tools` and instructions."""
         return _toolbox(cast(Any, cls))
+
+
+def _shown(texts: list[str]) -> str:
+    """Results as one observation: of bounded length, and without lone surrogates that a call may have carried in."""
+    text = "\n".join(texts)
+    if len(text) > MAX_OBSERVATION_CHARS:
+        text = f"{text[:MAX_OBSERVATION_CHARS]}\n[{len(text) - MAX_OBSERVATION_CHARS} characters left out]"
+    return text.encode("utf-8", "replace").decode()
 
 
 @cache
@@ -197,4 +206,4 @@ def _described(schema: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def _problems(error: ValidationError) -> str:
-    return "; ".join(f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors(include_url=False)[:5])
+    return "; ".join(f"{'.'.join(map(str, d['loc'])) or 'arguments'}: {d['msg']}" for d in error.errors(include_url=False)[:5])

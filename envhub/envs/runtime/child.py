@@ -1,7 +1,7 @@
 """The environment process: builds environments when asked and answers their verbs. Started by `process.py` and the server only.
 
 Its one argument is a target, "module:spec" or "module:function(argument)". Frames of requests come on standard input, frames
-of answers go to standard output; what the environments print goes to standard error. A request is [id, session, verb, argument],
+of answers go to standard output; what environments print goes to standard error. A request is [id, session, verb, argument],
 an answer [id, True, value] or [id, False, [kind, what, mend]]; the answer with id 0 is the spec, or why there is none.
 
 Environments that are `inline` are served by the main thread, a whole frame at a time; others each by a thread of their own.

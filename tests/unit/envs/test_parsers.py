@@ -1,6 +1,7 @@
 """Every call format reads what its models write, and answers anything else without raising."""
 
 import json
+import keyword
 from typing import Any
 
 import pytest
@@ -17,6 +18,13 @@ F, G = Call("f", {"a": 1}), Call("g", {})
     [
         ("hermes", 'Hm.<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>', Parsed("Hm.", (F,))),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call><tool_call>{"name": "g"}', Parsed("", (F, G))),
+        ("hermes", '<think><tool_call>{"name": "no"}</tool_call></think>yes', Parsed("yes")),
+        (
+            "hermes",
+            '<tool_call>{"name": "f", "arguments": {"a": "</tool_call><tool_call>"}}</tool_call>!',
+            Parsed("!", (Call("f", {"a": "</tool_call><tool_call>"}),)),
+        ),
+        ("llama", "{1, 2} is the set", Parsed("{1, 2} is the set")),
         ("llama", '<|python_tag|>{"name": "f", "parameters": {"a": 1}}; {"name": "g"}<|eom_id|>', Parsed("", (F, G))),
         ("llama", "I need no tool.", Parsed("I need no tool.")),
         ("pythonic", "[f(a=1), g()]", Parsed("", (F, G))),
@@ -48,6 +56,7 @@ def test_a_format_is_read(style: str, reply: str, wanted: Parsed) -> None:
         ("hermes", "<tool_call>" + "[" * 100_000, "nested too deep"),
         ("llama", '{"name": "f"', "no JSON"),
         ("pythonic", "[f(open('x'))]", "write calls as"),
+        ("pythonic", "[f(x) for x in y]", "write calls as"),
         ("pythonic", "[f(a=open('x'))]", "cannot be read"),
         ("pythonic", "[f(a=" + "(" * 5000 + ")]", "cannot be read"),
         ("mistral", '[TOOL_CALLS] [{"name": "f"}] and more', "nothing else"),
@@ -91,7 +100,9 @@ _JSON = st.recursive(
     max_leaves=8,
 )
 _CALL = st.builds(
-    Call, st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.dictionaries(st.text("abc", min_size=1), _JSON, max_size=3)
+    Call,
+    st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(lambda name: not keyword.iskeyword(name)),
+    st.dictionaries(st.text("abc", min_size=1), _JSON, max_size=3),
 )
 
 

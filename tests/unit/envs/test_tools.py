@@ -127,3 +127,20 @@ def test_gymnasiums_check_passes_and_the_tools_are_told() -> None:
     check_env(Counter(), skip_render_check=True)
     assert [s["function"]["name"] for s in Counter.toolbox().schemas()] == ["add", "stop"]
     assert "<tool_call>" in Counter.toolbox().explain("hermes")
+
+
+def test_results_are_bounded_and_can_be_encoded() -> None:
+    class Echo(Counter):
+        @tool
+        def say(self, text: str) -> str:
+            """Say it."""
+            return text
+
+    env = Echo()
+    env.reset()
+    call = '<tool_call>{"name": "say", "arguments": {"text": "%s"}}</tool_call>'
+    assert env.step(call % "\\ud800")[0] == "?"
+    assert env.step('<tool_call>{"name": "\\ud800", "arguments": 3}</tool_call>')[0].encode()
+    long = env.step(call % ("x" * 8000) * 30)[0]
+    assert len(long) < 33_000
+    assert long.endswith("characters left out]")

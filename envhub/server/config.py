@@ -1,0 +1,58 @@
+"""What a server serves: fleets of environments, capacity, tenants. A `fleet.yaml` is one `ServeConfig`."""
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from envhub.settings import Settings
+
+
+class FleetConfig(Settings):
+    """One environment and the processes that run it."""
+
+    id: str
+    """An id of `envhub list`; mounted at /envs/<id>."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Given to every environment; callers may not change them."""
+    workers: int = Field(default=1, ge=1, le=1024)
+    max_sessions: int = Field(default=4096, ge=1)
+    """Sessions at once, over all workers."""
+    queue: int = Field(default=1024, ge=0)
+    """Callers that may wait for a session; more are refused."""
+    step_deadline_s: float = Field(default=60.0, gt=0, le=3600)
+    """A verb that takes longer has hung: its worker is replaced."""
+    start_deadline_s: float = Field(default=60.0, gt=0, le=3600)
+    lease_s: float = Field(default=60.0, gt=0, le=86_400)
+    """A session that nothing renews for so long is over."""
+    recycle_episodes: int | None = Field(default=None, ge=1)
+    """A worker is replaced after so many episodes, once its sessions have ended."""
+    memory_mib: int | None = Field(default=None, ge=64)
+    """A worker that holds more is replaced."""
+
+
+class ServeConfig(Settings):
+    """A server."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65_535)
+    fleets: tuple[FleetConfig, ...] = Field(min_length=1)
+    auth: Path | None = None
+    """A file of tenants and their tokens' hashes; without one everybody on this machine is the tenant "local"."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names that requests may name beside loopback's; "*" for any."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins from which browsers may call beside this server's own."""
+    grace_s: float = Field(default=10.0, ge=0)
+    """On SIGTERM, how long running verbs may take to end."""
+    max_body_bytes: int = Field(default=8 << 20, ge=1024)
+    """Of one request, and of one WebSocket frame."""
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        ids = [fleet.id for fleet in self.fleets]
+        if len(set(ids)) < len(ids):
+            raise ValueError(f"fleets name an id twice: {', '.join(ids)}")
+        if self.auth is None and self.host not in ("127.0.0.1", "::1", "localhost"):
+            raise ValueError(f"host {self.host} can be reached from outside: name tenants in an auth file")
+        return self

@@ -1,0 +1,1 @@
+"""Tool use over several turns, offline and deterministic by seed."""
