@@ -19,6 +19,7 @@ _HOMES = {
     "Task": "envhub.envs",
     "ToolEnv": "envhub.envs.tools",
     "list_environments": "envhub.envs",
+    "connect": "envhub.server.client",
     "load_spec": "envhub.envs",
     "make": "envhub.envs",
     "mixture": "envhub.envs.mixture",

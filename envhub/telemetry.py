@@ -20,19 +20,22 @@ class _Format(logging.Formatter):
         return f"{super().format(record)} {extra}".rstrip()
 
 
-def setup_logging(level: str, file: Path) -> None:
-    """Send EnvHub's log events to `file`, and warnings to stderr too; replaces an earlier set-up."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    to_file, to_people = logging.FileHandler(file, encoding="utf-8"), logging.StreamHandler()
-    to_people.setLevel("WARNING")
-    for handler in (to_file, to_people):
+def setup_logging(level: str, file: Path | None = None) -> None:
+    """Send EnvHub's log events to `file`, and warnings to stderr; without a file all to stderr. Replaces earlier set-ups."""
+    to_people = logging.StreamHandler()
+    handlers: list[logging.Handler] = [to_people]
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(file, encoding="utf-8"))
+        to_people.setLevel("WARNING")
+    for handler in handlers:
         handler.setFormatter(_Format("%(asctime)s %(levelname)s %(message)s"))
     for old in log.handlers[:]:
         log.removeHandler(old)
         old.close()
     log.setLevel(level)
-    log.addHandler(to_file)
-    log.addHandler(to_people)
+    for handler in handlers:
+        log.addHandler(handler)
     log.propagate = False
 
 

@@ -14,6 +14,7 @@ COMMANDS = {
     "new": "envhub.cli.new:new_command",
     "check": "envhub.cli.check:check_command",
     "setup": "envhub.cli.setup:setup_command",
+    "serve": "envhub.cli.serve:serve_command",
     "play": "envhub.cli.play:play_command",
     "train": "envhub.cli.train:train_command",
     "eval": "envhub.cli.eval:eval_command",

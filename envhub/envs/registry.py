@@ -1,7 +1,7 @@
 """Environments by name: found through entry points, imported only when asked for.
 
 Three forms of ids: "game/FrozenLake-v1", named by an installed package or by `register`; "gymnasium:CartPole-v1", an adapter's
-name and what it adapts; "http://host/envs/game/FrozenLake-v1", a served environment, which is the adapter "openenv".
+name and what it adapts; "http://host/envs/game/FrozenLake-v1", a served environment, which is the adapter "remote".
 """
 
 import difflib
@@ -44,7 +44,7 @@ def load_spec(env_id: str) -> EnvSpec:
     if env_id in _local:
         return _local[env_id]
     if env_id.startswith(("http://", "https://", "ws://", "wss://")):
-        env_id = f"openenv:{env_id}"
+        env_id = f"remote:{env_id}"
     adapter, colon, rest = env_id.partition(":")
     if colon:
         return _adapted(adapter, rest)

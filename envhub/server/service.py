@@ -5,6 +5,7 @@ import contextlib
 import logging
 import random
 import time
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from envhub.server.config import ServeConfig
 from envhub.server.metrics import Metrics
 from envhub.server.problems import Problem, unknown_session
 from envhub.server.sessions import Session, Sessions
-from envhub.server.workers import Done, Fleet, fleet_command
+from envhub.server.workers import Done, Fleet, Worker, fleet_command
 
 log = logging.getLogger(__name__)
 SWEEP_S = 0.25
@@ -38,6 +39,7 @@ class Service:
         self.began = time.time()
         self._waiting: dict[tuple[str, int], asyncio.Future[None]] = {}
         self._canary: dict[str, str] = {}
+        self._task_sets: weakref.WeakKeyDictionary[Worker, tuple[int, dict[str, Any]]] = weakref.WeakKeyDictionary()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Service"]:
@@ -113,6 +115,40 @@ class Service:
         ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.sessions.end(session, "closed", lambda value, failed: _settle(ended, value, failed))
         await ended
+
+    async def about(self, env_id: str, verb: str, asked: dict[str, Any]) -> Any:
+        """What needs no session: "describe" the environment, its "tasks" (splits and sizes), one "task" by split and index.
+
+        Raises Problem.
+        """
+        fleet = self.fleets.get(env_id)
+        if fleet is None:
+            raise Problem(404, "env_unknown", "There is no such environment here.", "GET /envs lists them.")
+        if verb == "describe":
+            return fleet.facts
+        if not fleet.facts.get("has_tasks"):
+            raise Problem(404, "no_tasks", "This environment has no task set; it draws tasks from seeds.")
+        worker = fleet.pick()
+        if worker is None:
+            raise Problem(503, "no_worker", "No worker of this environment is running.", "One is being started.", 1.0)
+        if worker not in self._task_sets:
+            number = worker.open()
+            worker.sessions.discard(number)  # it holds no place
+            self._task_sets[worker] = number, await self._ask(fleet, worker, number, "tasks", fleet.config.options)
+        number, sizes = self._task_sets[worker]
+        if verb == "tasks":
+            return sizes
+        split, index = asked.get("split"), asked.get("index")
+        size = sizes.get(split, 0) if isinstance(split, str) else 0
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < (2**62 if size is None else size):
+            raise Problem(422, "task_invalid", f"Give a split of {', '.join(sizes)} and an index within it.")
+        return await self._ask(fleet, worker, number, "task", [split, index])
+
+    async def _ask(self, fleet: Fleet, worker: Worker, number: int, verb: str, argument: Any) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        deadline = self.clock() + fleet.config.step_deadline_s
+        worker.ask(number, verb, argument, deadline, lambda value, failed: _settle(answer, value, failed))
+        return await answer
 
     def health(self) -> dict[str, Any]:
         """How the server is, with numbers."""
@@ -194,11 +230,8 @@ class Service:
         if worker is None:
             raise Problem(503, "no_worker", "No worker of this environment is running.", "One is being started.", 1.0)
         number = worker.open()
-        made: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        deadline = self.clock() + fleet.config.start_deadline_s
-        worker.ask(number, "make", fleet.config.options, deadline, lambda value, failed: _settle(made, value, failed))
         try:
-            await made
+            await self._ask(fleet, worker, number, "make", fleet.config.options)
         except BaseException:
             fleet.left(worker, number)
             raise
@@ -238,12 +271,9 @@ class Service:
         if worker is None:
             return "no worker"
         number = worker.open()
-        deadline = self.clock() + fleet.config.step_deadline_s
         try:
             for verb, argument in (("make", fleet.config.options), ("reset", [0, None]), ("step", ""), ("close", None)):
-                answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                worker.ask(number, verb, argument, deadline, lambda value, failed, a=answer: _settle(a, value, failed))  # type: ignore[misc]
-                await answer
+                await self._ask(fleet, worker, number, verb, argument)
             return "ok"
         except Problem as problem:
             return problem.detail

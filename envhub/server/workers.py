@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from envhub.envs.listing import find
 from envhub.envs.runtime.process import child_command
@@ -73,9 +73,7 @@ class Worker(asyncio.SubprocessProtocol):
         """Spawn the child and wait for its spec. Raises Problem if it does not come up."""
         transport, _ = await self._loop.subprocess_exec(lambda: self, *command, stderr=None)
         self._transport = transport
-        pipe = transport.get_pipe_transport(0)
-        assert isinstance(pipe, asyncio.WriteTransport)
-        self._pipe = pipe
+        self._pipe = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))  # uvloop has its own
         try:
             async with asyncio.timeout(deadline_s):
                 self.facts = await self._started
@@ -252,22 +250,20 @@ class Fleet:
     @contextlib.asynccontextmanager
     async def running(self) -> Any:
         """Start all workers; the first one's failure is the caller's. They are stopped at the end of the block."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            try:
-                async with asyncio.TaskGroup() as starting:
-                    for _ in range(self.config.workers):
-                        starting.create_task(self._start())
-            except* Problem as problems:
-                await self._stop()
-                first = problems.exceptions[0]
-                raise ConfigError(getattr(first, "detail", str(first)), mend="mend the environment's package") from None
-            sweeper = group.create_task(self._sweep_forever())
-            try:
-                yield self
-            finally:
-                sweeper.cancel()
-                await self._stop()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                try:
+                    async with asyncio.TaskGroup() as starting:
+                        for _ in range(self.config.workers):
+                            starting.create_task(self._start())
+                    sweeper = group.create_task(self._sweep_forever())
+                    yield self
+                    sweeper.cancel()
+                finally:
+                    await self._stop()
+        except* Problem as problems:
+            raise ConfigError(_first(problems).detail, mend="mend the environment's package") from None
 
     def pick(self) -> Worker | None:
         """The live worker with the fewest sessions."""
@@ -336,3 +332,8 @@ class Fleet:
         async with asyncio.TaskGroup() as group:
             for worker in list(self.workers):
                 group.create_task(worker.stop())
+
+
+def _first(group: BaseExceptionGroup[Problem]) -> Problem:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

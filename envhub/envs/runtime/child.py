@@ -7,6 +7,7 @@ an answer [id, True, value] or [id, False, [kind, what, mend]]; the answer with 
 Environments that are `inline` are served by the main thread, a whole frame at a time; others each by a thread of their own.
 """
 
+import contextlib
 import ctypes
 import math
 import os
@@ -293,4 +294,5 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     answers = os.dup(1)
     os.dup2(2, 1)
-    serve(sys.argv[1], sys.stdin.buffer, write_all(answers))
+    with contextlib.suppress(BrokenPipeError):  # the parent has gone
+        serve(sys.argv[1], sys.stdin.buffer, write_all(answers))

@@ -1,0 +1,29 @@
+"""`envhub serve`: environments as services."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve_command(
+    envs: Annotated[list[str] | None, typer.Argument(help="Ids of `envhub list`.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="A fleet file instead of ids.")] = None,
+    override: Annotated[list[str], typer.Option("--set", help="key=value for the fleet file.")] = [],  # noqa: B006
+    host: Annotated[str | None, typer.Option(help="Where to listen; loopback unless --auth is given.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes any free one.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes per environment.")] = None,
+    max_sessions: Annotated[int | None, typer.Option(min=1, help="Sessions at once per environment.")] = None,
+    auth: Annotated[Path | None, typer.Option(help="Tenants and their tokens' hashes.")] = None,
+) -> None:
+    """Serve environments: OpenEnv's wire, EnvHub's own and JSON, at /envs/<id> of one address."""
+    serve = import_module("envhub.runs.serve")
+    settings = serve.serve_config(
+        envs or [],
+        config,
+        override,
+        {"host": host, "port": port, "auth": auth},
+        {"workers": workers, "max_sessions": max_sessions},
+    )
+    raise typer.Exit(serve.serve(settings))

@@ -1,0 +1,132 @@
+"""A server of environments, put together: config, application, uvicorn, and an orderly end."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from envhub.errors import ConfigError, EnvHubError
+from envhub.server.app import build_app
+from envhub.server.auth import Tenants
+from envhub.server.config import FleetConfig, ServeConfig
+from envhub.server.guard import App
+from envhub.server.service import Service
+from envhub.server.workers import fleet_command
+from envhub.settings import load_settings
+from envhub.telemetry import setup_logging
+
+
+def serve_config(
+    envs: Sequence[str],
+    path: Path | None,
+    overrides: Sequence[str],
+    server: Mapping[str, Any],
+    fleet: Mapping[str, Any],
+) -> ServeConfig:
+    """The config that a command line asks for; what it leaves out (None) is the file's or the default.
+
+    Raises:
+        ConfigError: ids and a file, or neither; or the values make no sense.
+    """
+    if bool(envs) == (path is not None):
+        raise ConfigError("name environments, or a fleet file with -c", mend="envhub serve game/FrozenLake-v1")
+    given = {k: v for k, v in server.items() if v is not None}
+    try:
+        if path is None:
+            more = {k: v for k, v in fleet.items() if v is not None}
+            return ServeConfig(fleets=tuple(FleetConfig(id=env, **more) for env in envs), **given)
+        found = load_settings(ServeConfig, path, overrides)
+        return ServeConfig.model_validate(found.model_dump() | given)
+    except ValueError as error:
+        raise ConfigError(f"the server's config is wrong: {error}", mend="correct it") from error
+
+
+def serve(config: ServeConfig) -> int:
+    """Serve until a signal ends it; the exit code. Raises ConfigError before anything listens."""
+    setup_logging("INFO")
+    tenants = Tenants.read(config.auth)
+    for fleet in config.fleets:
+        fleet_command(fleet.id)
+    return uvloop.run(_serve(config, tenants, _listen(config)))
+
+
+async def _serve(config: ServeConfig, tenants: Tenants, listener: socket.socket) -> int:
+    host, port = listener.getsockname()[:2]
+    service = Service(config, tenants)
+    try:
+        async with service.running():
+            server = _Server(_uvicorn(config, build_app(service)), service, f"http://{host}:{port}")
+            await server.serve(sockets=[listener])
+            return 0 if server.started else 1
+    except* EnvHubError as group:
+        raise group.exceptions[0] from None
+    finally:
+        listener.close()
+
+
+def _uvicorn(config: ServeConfig, app: App) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=config.max_body_bytes,
+        ws_per_message_deflate=False,
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        backlog=4096,
+        timeout_graceful_shutdown=1,
+        server_header=False,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does, and lets running verbs end before it stops."""
+
+    def __init__(self, settings: uvicorn.Config, service: Service, url: str) -> None:
+        super().__init__(settings)
+        self._service, self._url = service, url
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            for env in self._service.fleets:
+                sys.stdout.write(f"serving {self._url}/envs/{env}\n")
+            sys.stdout.write(f"docs: {self._url}/docs  ready: {self._url}/ready  metrics: {self._url}/metrics\n")
+            sys.stdout.flush()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain, then stop."""
+        await self._service.drain()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The first signal ends the server in order, a second one at once; neither is raised again: the exit code is 0."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+
+def _listen(config: ServeConfig) -> socket.socket:
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((config.host, config.port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on {config.host}:{config.port}: {error}", mend="choose another --port") from error
+    return listener
