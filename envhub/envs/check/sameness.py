@@ -115,6 +115,8 @@ def task_option(subject: Subject) -> None:
     finally:
         env.close()
     if all(one == alike[0] for alike in episodes for one in alike):
+        if all(set(task.data) == {"seed"} for task in chosen):
+            raise Skipped("tasks are seeds, and seeds make no difference here")
         raise Failed(f"{len(chosen)} different tasks are shown and answered alike")
 
 
