@@ -17,6 +17,7 @@ from envhub.envs.tasks import GeneratedTasks
 from envhub.errors import ConfigError
 
 NO_ANSWER = frozenset({"boxnet", "composite", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"})
+TAKES_NONSENSE = frozenset({"game_of_life_halting"})  # its scorer takes all but one wrong answer for right: do not train on it
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.S)
 LONGEST_ANSWER = 65_536
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from envhub.envs.listing import Listed
@@ -19,6 +20,7 @@ from envhub.envs.spec import EnvSpec
 from envhub.errors import ConfigError
 
 READY = ".envhub-ready"
+ADAPTERS = "envhub.adapters"
 
 
 def spec_in_venv(listed: Listed) -> EnvSpec:
@@ -30,6 +32,23 @@ def spec_in_venv(listed: Listed) -> EnvSpec:
     python = venv_python(listed.id, listed.requirements)
     command = child_command(str(python), listed.target)
     return spec_of(lambda: shared(command, name=listed.id))
+
+
+def spec_in_folder(rest: str) -> EnvSpec:
+    """The adapter "venv": `venv:FOLDER:textarena:TicTacToe-v0` is textarena:TicTacToe-v0 in a virtual environment of one's own.
+
+    Raises:
+        ConfigError: FOLDER is no virtual environment, there is no such adapter, or its process does not start.
+    """
+    folder, _, inner = rest.partition(":")
+    adapter, _, name = inner.partition(":")
+    python = Path(folder) / "bin" / "python"
+    points = {point.name: point.value for point in entry_points(group=ADAPTERS)}
+    if not python.exists() or adapter not in points:
+        what = f"no adapter {adapter!r}" if python.exists() else f"no virtual environment at {folder!r}"
+        raise ConfigError(what, mend="write venv:FOLDER:ADAPTER:NAME")
+    command = child_command(str(python), f"{points[adapter]}({name})")
+    return spec_of(lambda: shared(command, name=inner))
 
 
 def venv_folder(requirements: Sequence[str]) -> Path:
