@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from envhub.envs import Env, EnvSpec, GeneratedTasks
+from envhub.envs import Env, EnvSpec, GeneratedTasks, StateLevel
 from envhub.envs.core import Info
 
 _NUMBER = re.compile(r"(?<![\w.-])[0-9]{1,9}(?![\w-])")
@@ -13,6 +13,8 @@ _LONGEST_REPLY = 4096
 
 class GuessNumber(Env):
     """The number lies between 1 and `high`; the episode ends when it is found."""
+
+    state_level: ClassVar[StateLevel] = StateLevel.STATE
 
     def __init__(self, *, high: int = 100) -> None:
         """Hide numbers from 1 to `high`."""
@@ -74,12 +76,11 @@ def _check(high: int) -> None:
 SPEC = EnvSpec(
     id="game/GuessNumber-v1",
     make=GuessNumber,
-    summary="Find a number from answers that say higher or lower.",
     tasks=tasks,
     instructions="Find the number I think of. After each guess I say whether it is higher or lower. Answer with a number.",
     max_turns=10,
     success_reward=1.0,
     inline=True,
-    tags=("game", "search", "single-player"),
-    baselines={"bisection (7 guesses reach any of 100)": 1.0},
+    solver=lambda env: str((env._least + env._most) // 2),
+    baselines={"solver": 1.0},
 )

@@ -4,9 +4,9 @@ import random
 import re
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from envhub.envs import Env, EnvSpec, GeneratedTasks
+from envhub.envs import Env, EnvSpec, GeneratedTasks, StateLevel
 from envhub.envs.core import Info
 
 MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
@@ -18,6 +18,8 @@ Cell = tuple[int, int]
 
 class Sokoban(Env):
     """Signs: # wall, @ player, + player on a goal, $ box, * box on a goal, . goal."""
+
+    state_level: ClassVar[StateLevel] = StateLevel.STATE
 
     def __init__(self, *, size: int = 6, boxes: int = 1, pulls: int = 12) -> None:
         """Draw rooms of `size` by `size` with this many boxes, each scrambled by `pulls` steps."""
@@ -34,8 +36,10 @@ class Sokoban(Env):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Walk or push by the last move that the reply names."""
+        if self._solved():
+            return self._show(), 0.0, True, False, {"illegal": True, "anchor": self._anchor()}
         words = _WORD.findall(action[-_LONGEST_REPLY:])
-        moved = bool(words) and not self._solved() and self._move(*MOVES[words[-1].lower()])
+        moved = bool(words) and self._move(*MOVES[words[-1].lower()])
         placed = len(self._boxes & self._goals)
         reward = PENALTY + PLACED * (placed - self._placed)
         self._placed = placed
@@ -175,7 +179,6 @@ def _check(size: int, boxes: int, pulls: int) -> None:
 SPEC = EnvSpec(
     id="game/Sokoban-v1",
     make=Sokoban,
-    summary="Push every box onto a goal; a push cannot be taken back.",
     tasks=tasks,
     instructions=(
         "You are @ in a room with walls #. Push every box $ onto a goal . by walking into it. Boxes cannot be pulled. "
@@ -184,7 +187,7 @@ SPEC = EnvSpec(
     max_turns=60,
     reward_range=(-0.7, 1.6),
     success_reward=0.45,
+    solver=lambda env: solve(env._show().splitlines())[0],
     inline=True,
-    tags=("game", "grid", "planning", "single-player"),
-    baselines={"solver": 1.0},
+    baselines={"random": 0.3, "solver": 1.0},
 )

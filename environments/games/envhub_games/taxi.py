@@ -1,12 +1,14 @@
 """Taxi: Gymnasium's own environment behind a text face. Fetch a passenger and bring them to where they want to go."""
 
 import re
+from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, ClassVar
 
 from gymnasium.envs.toy_text.taxi import TaxiEnv
 
-from envhub.envs import Env, EnvSpec, GeneratedTasks
+from envhub.envs import Env, EnvSpec, GeneratedTasks, StateLevel
 from envhub.envs.core import Info
 
 MOVES = ("south", "north", "east", "west", "pickup", "dropoff")
@@ -18,6 +20,8 @@ NUM_STATES = 500
 
 class Taxi(Env):
     """Rewards are Gymnasium's: -1 a move, -10 a wrong pickup or dropoff, 20 at the end."""
+
+    state_level: ClassVar[StateLevel] = StateLevel.STATE
 
     def __init__(self) -> None:
         self._game = TaxiEnv()
@@ -64,6 +68,29 @@ def _map(game: TaxiEnv) -> list[str]:
     return ["".join(sign.decode() for sign in row) for row in game.desc]
 
 
+@lru_cache(1)
+def policy() -> dict[int, str]:
+    """The first move of a shortest way from every state, searched backward from the ends."""
+    game = TaxiEnv()
+    before: dict[int, list[tuple[int, str]]] = {}
+    queue: deque[int] = deque()
+    found: dict[int, str] = {}
+    for state, moves in game.P.items():
+        for number, outcomes in moves.items():
+            ((_, after, _, done),) = outcomes
+            if done:
+                found[state] = MOVES[number]
+                queue.append(state)
+            elif after != state:
+                before.setdefault(after, []).append((state, MOVES[number]))
+    while queue:
+        for state, move in before.get(queue.popleft(), []):
+            if state not in found:
+                found[state] = move
+                queue.append(state)
+    return found
+
+
 def tasks() -> GeneratedTasks:
     """The states that an episode may start from; a state belongs to one split only."""
 
@@ -78,7 +105,6 @@ def tasks() -> GeneratedTasks:
 SPEC = EnvSpec(
     id="game/Taxi-v1",
     make=Taxi,
-    summary="Fetch a passenger and bring them to where they want to go.",
     tasks=tasks,
     instructions=(
         "You drive the taxi @ on a grid with walls |. R, G, Y and B are the red, green, yellow and blue stands. Go to the "
@@ -87,6 +113,7 @@ SPEC = EnvSpec(
     ),
     max_turns=200,
     reward_range=(-2000.0, 20.0),
+    solver=lambda env: policy()[env._state],
+    baselines={"random": 0.1, "solver": 1.0},
     inline=True,
-    tags=("game", "grid", "single-player"),
 )

@@ -101,7 +101,7 @@ def test_skyrl_gym_scores_as_it_does() -> None:
     spec = adapted(["skyrl-gym==0.4.0"], "skyrl_gym", "gsm8k")
     env: Any = spec.make()
     for answer, wanted in (("so #### 18", 1.0), ("so #### 17", 0.0)):
-        task = {"prompt": [{"role": "user", "content": "9 + 9?"}], "extras": {"reward_model": {"ground_truth": "18"}}}
+        task = {"prompt": [{"role": "user", "content": "9 + 9?"}], "extras": {"reward_spec": {"ground_truth": "18"}}}
         assert env.reset(options={"task": task})[0] == "9 + 9?"
         assert env.step(answer)[1:3] == (wanted, True)
     assert failures(adapted(["skyrl-gym==0.4.0"], "skyrl_gym", "aime")) == []
@@ -145,6 +145,8 @@ def load_environment(kind="single"):
 '''
 NEW = """
 import verifiers.v1 as vf
+
+__all__ = ["Sums"]
 
 class Sum(vf.TaskData):
     answer: str
