@@ -1,4 +1,4 @@
-"""Adapters of served environments: a real OpenEnv server, and NeMo Gym's routes, whose package needs a newer Python than this."""
+"""Adapters of served environments: a real OpenEnv server, and NeMo Gym's routes, whose package needs a newer Python."""
 
 import asyncio
 import json
