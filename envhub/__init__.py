@@ -20,6 +20,7 @@ _HOMES = {
     "ToolEnv": "envhub.envs.tools",
     "list_environments": "envhub.envs",
     "connect": "envhub.server.client",
+    "connect_vector": "envhub.server.client",
     "load_spec": "envhub.envs",
     "make": "envhub.envs",
     "mixture": "envhub.envs.mixture",

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from envhub.cli.options import parse_options
+
 
 def serve_command(
     envs: Annotated[list[str] | None, typer.Argument(help="Ids of `envhub list`.")] = None,
@@ -13,6 +15,7 @@ def serve_command(
     override: Annotated[list[str], typer.Option("--set", help="key=value for the fleet file.")] = [],  # noqa: B006
     host: Annotated[str | None, typer.Option(help="Where to listen; loopback unless --auth is given.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes any free one.")] = None,
+    option: Annotated[list[str], typer.Option(help="key=value for the environments named here.")] = [],  # noqa: B006
     workers: Annotated[int | None, typer.Option(min=1, help="Processes per environment.")] = None,
     max_sessions: Annotated[int | None, typer.Option(min=1, help="Sessions at once per environment.")] = None,
     auth: Annotated[Path | None, typer.Option(help="Tenants and their tokens' hashes.")] = None,
@@ -24,6 +27,6 @@ def serve_command(
         config,
         override,
         {"host": host, "port": port, "auth": auth},
-        {"workers": workers, "max_sessions": max_sessions},
+        {"workers": workers, "max_sessions": max_sessions, "options": parse_options(option) or None},
     )
     raise typer.Exit(serve.serve(settings))

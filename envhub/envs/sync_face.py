@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from envhub.envs.core import AsyncEnv, Env, Info
 from envhub.envs.registry import make
@@ -18,6 +18,18 @@ def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True, name="sync-face").start()
     return loop
+
+
+def on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run something on the loop that all faces share, and wait for it. Not for use inside that loop."""
+    return asyncio.run_coroutine_threadsafe(work, _loop()).result()
+
+
+@runtime_checkable
+class NamesActions(Protocol):
+    """An async environment that says what a random player may do."""
+
+    async def legal_actions(self) -> tuple[str, ...]: ...
 
 
 class SyncFace(Env):
@@ -36,6 +48,10 @@ class SyncFace(Env):
         assert self._env is not None, "closed"
         return self._run(self._env.step(action))
 
+    def legal_actions(self) -> tuple[str, ...]:
+        """The environment's own, where it names any."""
+        return self._run(self._env.legal_actions()) if isinstance(self._env, NamesActions) else ()
+
     def close(self) -> None:
         """Close the environment. Safe to call twice."""
         env, self._env = self._env, None
@@ -43,7 +59,7 @@ class SyncFace(Env):
             self._run(env.close())
 
     def _run(self, verb: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(verb, _loop()).result()
+        return on_loop(verb)
 
 
 def make_sync(env_id: str, **options: Any) -> Env:

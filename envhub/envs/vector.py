@@ -136,19 +136,19 @@ class SyncVector(_Vector):
         """Step all, as Gymnasium's vectors do."""
         if len(actions) != self.num_envs:
             raise ValueError(f"{len(actions)} actions for {self.num_envs} environments")
-        if any(self._ended):
-            steps = [self._step_one(index, action) for index, action in enumerate(actions)]
-        else:  # a call more an environment would show beside cheap ones
-            steps = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]  # type: ignore[misc]
-        observations, rewards, terminated, truncated, infos = zip(*steps, strict=True)
-        ends, cuts = np.array(terminated, np.bool_), np.array(truncated, np.bool_)
-        over = ends | cuts
-        if over.any() and not any(self._ended):
-            for index in np.flatnonzero(over).tolist():
-                steps[index] = self._ended_with(index, steps[index])
-            observations, _, _, _, infos = zip(*steps, strict=True)
+        observations, rewards, terminated, truncated, infos = zip(*self._steps(actions), strict=True)
         self._observations = list(observations)
+        ends, cuts = np.array(terminated, np.bool_), np.array(truncated, np.bool_)
         return observations, np.array(rewards, np.float64), ends, cuts, Infos(infos)
+
+    def _steps(self, actions: Sequence[str]) -> list[Step]:
+        if any(self._ended):
+            return [self._step_one(index, action) for index, action in enumerate(actions)]
+        steps: list[Step] = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]  # type: ignore[misc]
+        for index, step in enumerate(steps):  # a call more an environment would show beside cheap ones
+            if step[2] or step[3]:
+                steps[index] = self._ended_with(index, step)
+        return steps
 
     def step_some(self, indices: Sequence[int], actions: Sequence[str]) -> Stepped:
         """Step only these environments."""

@@ -1,7 +1,8 @@
 """Policies without a model: a random player and a script, for baselines, tests and warm-up."""
 
+import inspect
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -42,24 +43,25 @@ class RandomPolicy:
 
 class _RandomSeat(TextSeat):
     def __init__(self, actions: tuple[str, ...], chance: random.Random) -> None:
-        super().__init__(lambda _: self._choose())
+        super().__init__(lambda _: "")
         self._actions, self._chance = actions, chance
-        self._legal: Callable[[], Sequence[str]] = lambda: ()
+        self._legal: Callable[[], Any] = lambda: ()
 
     def meet(self, env: object) -> None:
         if isinstance(env, _NamesActions):
             self._legal = env.legal_actions
 
-    def _choose(self) -> str:
-        actions = self._legal() or self._actions
+    async def act(self, observation: str) -> Reply:
+        legal = self._legal()
+        actions = (await legal if inspect.isawaitable(legal) else legal) or self._actions
         if not actions:
             raise PolicyError("this environment names no actions to draw from", mend="use another policy than random")
-        return self._chance.choice(actions)
+        return Reply(self._chance.choice(actions))
 
 
 @runtime_checkable
 class _NamesActions(Protocol):
-    def legal_actions(self) -> Sequence[str]: ...
+    def legal_actions(self) -> Any: ...  # a sequence of actions, or an awaitable of one
 
 
 @dataclass(frozen=True, slots=True)

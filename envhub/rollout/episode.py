@@ -48,6 +48,7 @@ class Stage:
     threads: Executor | None = None  # runs the verbs of synchronous environments that are not `inline`
     seat: int | None = None
     opponents: tuple[Policy, ...] = ()
+    remote: bool = False  # the environment's options are its server's
 
 
 @dataclass(slots=True)

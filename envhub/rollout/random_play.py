@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 
 from envhub.envs.core import Env
+from envhub.envs.sync_face import SyncFace
 from envhub.envs.tasks import Task
 from envhub.errors import ConfigError
 from envhub.rollout.episode import Stage
@@ -21,12 +22,11 @@ def play_randomly(stage: Stage, task: Task, *, seed: int) -> RandomEpisode:
     """Play one episode with moves drawn from `Env.legal_actions`.
 
     Raises:
-        ConfigError: the environment is asynchronous, or names no actions.
+        ConfigError: the environment names no actions.
     """
     chance = random.Random(seed)
-    env = stage.make_env()
-    if not isinstance(env, Env):
-        raise ConfigError(f"{stage.spec.id} cannot be played at random here", mend="set trainer.warmup.steps=0")
+    made = stage.make_env()
+    env = made if isinstance(made, Env) else SyncFace(made)
     try:
         observation, _ = env.reset(seed=seed, options={"task": dict(task.data)} if task.data else None)
         exchanges: list[tuple[str, str]] = []

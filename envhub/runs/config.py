@@ -39,6 +39,8 @@ class EnvConfig(Settings):
 
     id: str
     """An id of `envhub list`, or with `mixture` the mixture's own."""
+    url: str | None = None
+    """A served environment that is played instead of `id`; `options` must then be the server's own."""
     mixture: dict[str, float | dict[str, Any]] = Field(default_factory=dict)
     """Members by name: a weight, or {id, options, weight}; the order is that of the curriculum."""
     curriculum: CurriculumConfig | None = None

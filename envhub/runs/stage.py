@@ -9,6 +9,7 @@ from typing import Any
 from envhub.envs.core import Env
 from envhub.envs.mixture import mixture
 from envhub.envs.registry import build, load_spec, package_version
+from envhub.envs.spec import EnvSpec
 from envhub.envs.task_files import tasks_from
 from envhub.envs.task_stream import TaskStream
 from envhub.envs.tasks import Task
@@ -27,6 +28,7 @@ def build_stage(
     max_turns: int | None = None,
     turn_deadline_s: float = 60.0,
     threads: Executor | None = None,
+    url: str | None = None,
     members: Mapping[str, float | Mapping[str, Any]] | None = None,
     tasks: Path | None = None,
     wrappers: Sequence[dict[str, Any]] = (),
@@ -38,19 +40,33 @@ def build_stage(
     Raises:
         ConfigError: the id is unknown, its package is broken, it refuses the options, a wrapper or a seat makes no sense.
     """
-    spec = mixture(env_id, members) if members else load_spec(env_id)
+    spec = mixture(env_id, members) if members else load_spec(url or env_id)
+    if url is not None:
+        _same_options(spec, env_id, options)
+        options = {}
     if tasks is not None:
         found = tasks_from(tasks)
         spec = replace(spec, tasks=lambda **_: found)
     if wrappers:
         build_lenses(wrappers)
         spec = wrapped_spec(spec, lambda: build_lenses(wrappers))
-    given = {**spec.default_options, **options}
+    given = {} if url is not None else {**spec.default_options, **options}
     limit = spec.max_turns if max_turns is None else min(max_turns, spec.max_turns)
-    stage = Stage(spec, package_version(env_id), lambda: build(spec, given), limit, turn_deadline_s, threads, seat)
+    stage = Stage(
+        spec, package_version(env_id), lambda: build(spec, given), limit, turn_deadline_s, threads, seat, remote=url is not None
+    )
     if (seat is not None and not 0 <= seat < spec.players) or (opponents and len(opponents) >= spec.players):
         raise ConfigError(f"{env_id} has {spec.players} seats", mend="give a seat from 0, and opponents for the other seats")
     return replace(stage, opponents=tuple(light_policy(name, stage) for name in opponents))
+
+
+def _same_options(spec: EnvSpec, env_id: str, options: Mapping[str, Any]) -> None:
+    """A run that says what it plays, and a server that says what it serves, must agree."""
+    if spec.id != env_id or dict(spec.default_options) != dict(options):
+        served = f"{spec.id} with {dict(spec.default_options)}"
+        raise ConfigError(
+            f"the server has {served}, the config {env_id} with {dict(options)}", mend="serve with the same options"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +113,8 @@ def build_tasks(stage: Stage, options: Mapping[str, Any], split: str, seed: int)
     """The endless stream of a split's tasks."""
     make = stage.spec.tasks
     try:
-        tasks = None if make is None else make(**{**stage.spec.default_options, **options})
+        given = {} if stage.remote else {**stage.spec.default_options, **options}
+        tasks = None if make is None else make(**given)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{stage.spec.id} refuses its options: {error}", mend="see `envhub show`") from error
     return TaskStream(tasks, split, seed)

@@ -106,6 +106,7 @@ def train(config: TrainConfig, *, resume: bool, display: Display) -> TrainResult
             max_turns=config.env.max_turns,
             turn_deadline_s=config.rollout.turn_deadline_s,
             threads=threads,
+            url=config.env.url,
             members=config.env.mixture,
             tasks=config.env.tasks,
             wrappers=config.env.wrappers,

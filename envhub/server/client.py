@@ -1,20 +1,25 @@
 """The client of a served environment: `connect` gives a `gymnasium.Env`, `connect_vector` a vector, `spec` an `EnvSpec`."""
 
+import asyncio
 import contextlib
 import itertools
 import os
+from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+from gymnasium.vector import AutoresetMode
 
 from envhub.envs.core import Env, Info
 from envhub.envs.spec import EnvSpec, Isolation, RewardKind
-from envhub.envs.sync_face import SyncFace
+from envhub.envs.sync_face import SyncFace, on_loop
 from envhub.envs.tasks import Task, check_split
+from envhub.envs.vector import Step, SyncVector
 from envhub.errors import ConfigError, EnvError
 from envhub.server.connection import Connection, connection
 
+T = TypeVar("T")
 WAIT_S = 60.0
 CHUNK = 64
 
@@ -125,11 +130,12 @@ def spec(url: str) -> EnvSpec:
 def remote_spec(url: str, token: str) -> EnvSpec:
     """`spec` with a token."""
     base, env_id, facts = _describe(url.rstrip("/"), token)
+    served = dict(facts.get("options") or {})
     return EnvSpec(
         id=env_id,
-        make=lambda: RemoteEnv(base, env_id, token),
+        make=lambda **options: RemoteEnv(base, env_id, token, wait_s=_fixed(options, served)),
         summary=str(facts["summary"]),
-        tasks=(lambda: RemoteTasks(url.rstrip("/"), token)) if facts["has_tasks"] else None,
+        tasks=(lambda **_: RemoteTasks(url.rstrip("/"), token)) if facts["has_tasks"] else None,
         instructions=str(facts["instructions"]),
         max_turns=int(facts["max_turns"]),
         success_reward=facts["success_reward"],
@@ -139,9 +145,17 @@ def remote_spec(url: str, token: str) -> EnvSpec:
         tags=tuple(facts["tags"]),
         players=int(facts["players"]),
         baselines=facts["baselines"],
+        default_options=served,
         tools=tuple(facts["tools"]),
         inline=True,  # its verbs wait on the event loop and need no thread
     )
+
+
+def _fixed(options: dict[str, Any], served: dict[str, Any]) -> float:
+    """Raises ValueError for options that are not the server's own."""
+    if options != served:
+        raise ValueError(f"its server decides its options: {served}")
+    return WAIT_S
 
 
 def connect(url: str, *, token: str = "") -> Env:
@@ -175,3 +189,57 @@ def _get(url: str, token: str) -> Any:
         return answer.json()
     except ValueError as error:
         raise ConfigError(f"{url} answered no JSON", mend="is it an EnvHub server?") from error
+
+
+def connect_vector(
+    url: str, *, num_envs: int, token: str = "", autoreset: AutoresetMode = AutoresetMode.NEXT_STEP
+) -> "RemoteVector":
+    """Many sessions of a served environment as a `gymnasium.vector.VectorEnv`, stepped in one frame. Raises ConfigError."""
+    base, env_id, _ = _describe(url.rstrip("/"), token)
+    return RemoteVector(base, env_id, num_envs, token=token, autoreset=autoreset)
+
+
+class RemoteVector(SyncVector):
+    """A vector whose steps travel together."""
+
+    def __init__(self, base: str, env_id: str, num_envs: int, *, token: str, autoreset: AutoresetMode) -> None:
+        """Open `num_envs` sessions when first reset."""
+        self._remotes = [RemoteEnv(base, env_id, token) for _ in range(num_envs)]
+        faces = [SyncFace(env) for env in self._remotes]
+        super().__init__([lambda face=face: face for face in faces], autoreset=autoreset)  # type: ignore[misc]
+
+    def _map(self, calls: Sequence[tuple[int, Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:
+        """Resets, all at once."""
+        return on_loop(_all([self._remotes[index].reset(seed=args[0], options=args[1]) for index, _, args in calls]))
+
+    def _steps(self, actions: Sequence[str]) -> list[Step]:
+        ended, over = self._ended, self.autoreset
+        if over is AutoresetMode.DISABLED and any(ended):
+            raise EnvError(f"environments {ended} have ended", mend='reset them with options={"reset_mask": mask}')
+        return on_loop(self._go([i for i, e in enumerate(ended) if e], actions))
+
+    async def _go(self, again: Sequence[int], actions: Sequence[str]) -> list[Step]:
+        verbs = [_begun(r) if i in again else r.step(a) for i, (r, a) in enumerate(zip(self._remotes, actions, strict=True))]
+        steps = await _all(verbs)
+        self._ended = [False] * self.num_envs
+        done = [i for i, step in enumerate(steps) if step[2] or step[3]]
+        if self.autoreset is not AutoresetMode.SAME_STEP:
+            for index in done:
+                self._ended[index] = True
+            return steps
+        for index, begun in zip(done, await _all([_begun(self._remotes[i]) for i in done]), strict=True):
+            observation, reward, terminated, truncated, info = steps[index]
+            final = {"final_obs": observation, "final_info": info}
+            steps[index] = (begun[0], reward, terminated, truncated, begun[4] | final)
+        return steps
+
+
+async def _begun(env: RemoteEnv) -> Step:
+    observation, info = await env.reset()
+    return observation, 0.0, False, False, info
+
+
+async def _all(verbs: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(verb) for verb in verbs]
+    return [task.result() for task in tasks]

@@ -125,7 +125,7 @@ class Service:
         if fleet is None:
             raise Problem(404, "env_unknown", "There is no such environment here.", "GET /envs lists them.")
         if verb == "describe":
-            return fleet.facts
+            return fleet.facts | {"options": fleet.config.options}
         if not fleet.facts.get("has_tasks"):
             raise Problem(404, "no_tasks", "This environment has no task set; it draws tasks from seeds.")
         worker = fleet.pick()

@@ -13,15 +13,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
+import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 from websockets.sync.client import connect as ws_connect
 
 import envhub
+from envhub.envs import Env
 from envhub.envs.check import check
 from envhub.envs.registry import load_spec, make
+from envhub.envs.vector import SyncVector
 from envhub.errors import ConfigError, EnvError
 from envhub.server.auth import new_token
 from envhub.server.client import RemoteEnv
@@ -58,7 +62,7 @@ FLEET = """
 host: 127.0.0.1
 fleets:
   - {id: t/Trouble-v1, workers: WORKERS, max_sessions: 6, queue: 4, step_deadline_s: 1.5, lease_s: LEASE, memory_mib: 300}
-  - {id: game/FrozenLake-v1, options: {size: 3}}
+  - {id: game/FrozenLake-v1, options: OPTIONS}
 grace_s: 5
 AUTH
 """
@@ -66,7 +70,9 @@ LAKE = "game/FrozenLake-v1"
 
 
 @contextmanager
-def serving(folder: Path, *, workers: int = 1, lease_s: float = 60.0, auth: str = "") -> Iterator[str]:
+def serving(
+    folder: Path, *, workers: int = 1, lease_s: float = 60.0, auth: str = "", options: str = "{size: 3}"
+) -> Iterator[str]:
     """A server of two fleets; its address."""
     site = folder / "site"
     home, info = site / "trouble_env", site / "trouble_env-1.0.dist-info"
@@ -76,6 +82,7 @@ def serving(folder: Path, *, workers: int = 1, lease_s: float = 60.0, auth: str 
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trouble-env\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[envhub.environments]\nt/Trouble-v1 = trouble_env:SPEC\n")
     fleet = FLEET.replace("WORKERS", str(workers)).replace("LEASE", str(lease_s)).replace("AUTH", auth)
+    fleet = fleet.replace("OPTIONS", options)
     (folder / "fleet.yaml").write_text(fleet)
     command = [sys.executable, "-m", "envhub.cli.main", "serve", "-c", str(folder / "fleet.yaml"), "--port", "0"]
     env = os.environ | {"PYTHONPATH": str(site)}
@@ -156,6 +163,50 @@ def test_evaluation_over_the_wire_is_that_at_home(url: str) -> None:
         return {k: v for k, v in found.items() if k != "seconds"}
 
     assert evaluated(f"{url}/envs/{LAKE}", "--episodes", "40") == evaluated(LAKE, "--episodes", "40", "--option", "size=3")
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_vector_of_sessions_answers_as_a_local_one(url: str, mode: AutoresetMode) -> None:
+    remote = envhub.connect_vector(f"{url}/envs/{LAKE}", num_envs=5, autoreset=mode)
+    local = SyncVector([lambda: cast(Env, make(LAKE, size=3))] * 5, autoreset=mode)
+    assert remote.reset(seed=2)[0] == local.reset(seed=2)[0]
+    for turn in range(25):
+        actions = [("right", "down")[(turn + i) % 2] for i in range(5)]
+        mine, wanted = remote.step(actions), local.step(actions)
+        for ours, theirs in zip(mine[1:4], wanted[1:4], strict=True):
+            assert np.array_equal(cast(Any, ours), cast(Any, theirs))
+        done = mine[2] | mine[3]
+        if mode is AutoresetMode.DISABLED and done.any():
+            remote.reset(options={"reset_mask": done}), local.reset(options={"reset_mask": done})
+        if done.any():
+            break  # a reset without a seed draws another map on either side
+        assert mine[0] == wanted[0]
+    assert done.any()
+    remote.close()
+    local.close()
+
+
+def test_random_players_know_the_legal_actions_over_the_wire(url: str) -> None:
+    command = [sys.executable, "-m", "envhub.cli.main", "eval", f"{url}/envs/{LAKE}", "--policy", "random", "--json"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+    assert (found["episodes"], found["failed"]) == (100, 0)
+    assert 0.02 < found["success_rate"] < 0.6
+
+
+@pytest.mark.slow
+def test_training_over_the_wire_learns_what_it_learns_at_home(small_config: Path, tmp_path: Path) -> None:
+    """The same tasks, seeds and actions, so the same weights, bit for bit."""
+    options = "{size: 3, style: cells, legal: safe}"
+    with serving(tmp_path / "s", options=options) as url:
+        runs = {"home": [], "away": [f"env.url={url}/envs/{LAKE}"]}
+        for name, more in runs.items():
+            command = [sys.executable, "-m", "envhub.cli.main", "train", str(small_config), f"run.name={name}", *more]
+            subprocess.run(command, check=True, capture_output=True, timeout=200)
+        other = [*command, "env.options.size=4", "run.name=other"]
+        refused = subprocess.run(other, capture_output=True, text=True, check=False, timeout=100)
+        assert (refused.returncode, "serve with the same options" in refused.stderr) == (2, True)
+    home, away = (small_config.parent / "runs" / name / "model" / "model.safetensors" for name in runs)
+    assert home.read_bytes() == away.read_bytes()
 
 
 def test_a_repeated_request_runs_once(url: str) -> None:

@@ -67,14 +67,13 @@ def test_a_press_turns_five_lamps_and_gauss_finds_the_fewest() -> None:
 
 @pytest.mark.parametrize(("pegs", "moves"), [("AAA", 7), ("CCA", 7), ("BCC", 1), ("AAAAA", 31), ("BBBA", 8)])
 def test_the_tower_is_moved_in_the_fewest_moves(pegs: str, moves: int) -> None:
-    state = pegs
-    for count in range(1, 100):
+    state, count = pegs, 0
+    while set(state) != {"C"}:
+        count += 1
         source, target = tower_of_hanoi.best_move(state)
         disc = state.index(source)
         assert target not in state[:disc]
         state = state[:disc] + target + state[disc + 1 :]
-        if set(state) == {"C"}:
-            break
     assert count == moves
 
 

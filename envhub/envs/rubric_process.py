@@ -1,0 +1,80 @@
+"""A rubric part in a process of its own: what hangs is killed, what eats memory dies, and what it breaks is its own.
+
+The function is named "module:function", takes a `Graded` and gives a number. The process has no secrets in its environment,
+limits on memory, CPU time and file sizes, and ends at the part's deadline. It is no wall against hostile code: it sees the same
+files.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from importlib import import_module
+from typing import Any
+
+from envhub.envs.rubrics import Graded
+from envhub.errors import ConfigError, EnvError
+
+KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR")
+MAX_OUTPUT = 65_536
+
+
+class Apart:
+    """An async scorer for `Part` that runs each call in a fresh process."""
+
+    def __init__(self, target: str, *, memory_mib: int = 2048, cpu_s: int = 60) -> None:
+        """Score with `target`. Raises ConfigError for a name that is none."""
+        module, _, name = target.partition(":")
+        if not module or not name.isidentifier() or memory_mib < 64 or cpu_s < 1:
+            raise ConfigError(f"target={target!r}, memory_mib={memory_mib}, cpu_s={cpu_s}", mend="name module:function")
+        self._target, self._memory, self._cpu = target, memory_mib << 20, cpu_s
+
+    async def __call__(self, graded: Graded) -> float:
+        """The function's number. Raises EnvError if it raises, dies or gives none; cancelling kills it."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "envhub.envs.rubric_process", self._target),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={k: os.environ[k] for k in KEPT if k in os.environ},
+            preexec_fn=self._limit,
+        )
+        try:
+            out, err = await process.communicate(json.dumps(asdict(graded), default=str).encode())
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await asyncio.shield(process.wait())
+        try:
+            return float(json.loads(out[:MAX_OUTPUT])["score"])
+        except (ValueError, TypeError, KeyError) as error:
+            last = err.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"it ended with {process.returncode}"]
+            raise EnvError(f"{self._target}: {last[0][:500]}", mend="mend the function") from error
+
+    def _limit(self) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (self._memory, self._memory))
+        resource.setrlimit(resource.RLIMIT_CPU, (self._cpu, self._cpu + 1))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _main(target: str) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the function prints is no answer
+    told: dict[str, Any] = json.loads(sys.stdin.read())
+    graded = Graded(told["task"], tuple((a, b) for a, b in told["turns"]), told["answer"])
+    module, _, name = target.partition(":")
+    score = float(getattr(import_module(module), name)(graded))
+    answers.write(json.dumps({"score": score}))
+    answers.flush()
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])
