@@ -92,6 +92,7 @@ def openenv_routes(service: Service, env_id: str) -> APIRouter:  # noqa: C901  a
         return {
             "action": TextAction.model_json_schema(),
             "observation": TextObservation.model_json_schema(),
+            "reset_observation": TextObservation.model_json_schema(),
             "state": State.model_json_schema(),
         }
 

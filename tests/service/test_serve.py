@@ -19,6 +19,7 @@ import httpx
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
+from safetensors.torch import load_file
 from websockets.sync.client import connect as ws_connect
 
 import envhub
@@ -30,6 +31,7 @@ from envhub.errors import ConfigError, EnvError
 from envhub.server.auth import new_token
 from envhub.server.client import RemoteEnv
 from envhub.server.connection import Refused
+from envhub.telemetry import read_metrics
 
 TROUBLE = """
 import os, time
@@ -195,7 +197,7 @@ def test_random_players_know_the_legal_actions_over_the_wire(url: str) -> None:
 
 @pytest.mark.slow
 def test_training_over_the_wire_learns_what_it_learns_at_home(small_config: Path, tmp_path: Path) -> None:
-    """The same tasks, seeds and actions, so the same weights, bit for bit."""
+    """The same tasks, seeds and actions; answers come in another order, so weights agree to rounding."""
     options = "{size: 3, style: cells, legal: safe}"
     with serving(tmp_path / "s", options=options) as url:
         runs = {"home": [], "away": [f"env.url={url}/envs/{LAKE}"]}
@@ -205,8 +207,12 @@ def test_training_over_the_wire_learns_what_it_learns_at_home(small_config: Path
         other = [*command, "env.options.size=4", "run.name=other"]
         refused = subprocess.run(other, capture_output=True, text=True, check=False, timeout=100)
         assert (refused.returncode, "serve with the same options" in refused.stderr) == (2, True)
-    home, away = (small_config.parent / "runs" / name / "model" / "model.safetensors" for name in runs)
-    assert home.read_bytes() == away.read_bytes()
+    folders = [small_config.parent / "runs" / name for name in runs]
+    rewards = [[row["reward/mean"] for row in read_metrics(folder / "metrics.jsonl")] for folder in folders]
+    assert rewards[0] == rewards[1]
+    home, away = (load_file(folder / "model" / "model.safetensors") for folder in folders)
+    for name, weight in home.items():
+        assert np.allclose(weight.numpy(), away[name].numpy(), atol=1e-4)
 
 
 def test_a_repeated_request_runs_once(url: str) -> None:
