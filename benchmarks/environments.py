@@ -42,7 +42,7 @@ def paired(one: Callable[[], None], other: Callable[[], None]) -> list[float]:
 
 def text_face() -> list[float]:
     """Text face over bare step, for FrozenLake; both reset when an episode ends."""
-    bare, text = gymnasium.make("FrozenLake-v1"), make("game/FrozenLake-v1")
+    bare, text = gymnasium.make("FrozenLake-v1"), make("gymnasium:FrozenLake-v1")
     words = ("left", "down", "right", "up")
 
     def loop(env: object, actions: tuple[object, ...]) -> Callable[[], None]:

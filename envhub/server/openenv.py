@@ -11,10 +11,12 @@ import math
 import uuid
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from envhub.server.http import strict_json
+from envhub.server.mcp import Mcp
 from envhub.server.problems import Problem
 from envhub.server.service import Service
 from envhub.server.sessions import Session
@@ -125,10 +127,24 @@ def openenv_routes(service: Service, env_id: str) -> APIRouter:  # noqa: C901  a
             given = await service.call(session, "step", action.text)
         return _observed(*given)
 
+    face = Mcp(service, env_id)
+
     @routes.post("/mcp")
-    async def mcp(request: Request) -> dict[str, Any]:
-        """OpenEnv's JSON-RPC: this environment has no tools of its own there."""
-        return rpc(await request.body())
+    async def mcp(request: Request) -> Response:
+        """MCP over streamable HTTP; without a talk, the few methods that OpenEnv's clients ask."""
+        asked = strict_json(await request.body())
+        talk, token = request.headers.get("mcp-session-id", ""), request.headers.get("envhub-session", "")
+        if not isinstance(asked, dict):
+            return JSONResponse(rpc(b"[]"), 400)
+        if not talk and asked.get("method") != "initialize":
+            return JSONResponse(rpc(json.dumps(asked).encode()))
+        status, body, headers = await face.post(request.scope["tenant"], talk, token, asked)
+        return Response(status_code=status) if body is None else JSONResponse(body, status, headers)
+
+    @routes.delete("/mcp", status_code=204)
+    async def end_mcp(request: Request) -> None:
+        """End an MCP session."""
+        await face.delete(request.scope["tenant"], request.headers.get("mcp-session-id", ""))
 
     @routes.websocket("/ws")
     async def socket(websocket: WebSocket) -> None:
