@@ -15,6 +15,7 @@ COMMANDS = {
     "check": "envhub.cli.check:check_command",
     "setup": "envhub.cli.setup:setup_command",
     "serve": "envhub.cli.serve:serve_command",
+    "token": "envhub.cli.token:token_command",
     "play": "envhub.cli.play:play_command",
     "train": "envhub.cli.train:train_command",
     "eval": "envhub.cli.eval:eval_command",
