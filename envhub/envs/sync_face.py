@@ -12,9 +12,17 @@ from envhub.envs.registry import make
 T = TypeVar("T")
 
 
-@cache
+_starting = threading.Lock()
+
+
 def _loop() -> asyncio.AbstractEventLoop:
     """The event loop that all faces of this process share, in a thread of its own."""
+    with _starting:  # two threads may come first at once, and `cache` would let both in
+        return _started()
+
+
+@cache
+def _started() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True, name="sync-face").start()
     return loop

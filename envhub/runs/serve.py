@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from envhub.envs.runtime.child import calm_collector
 from envhub.errors import ConfigError, EnvHubError
 from envhub.server.app import build_app
 from envhub.server.auth import Tenants
@@ -51,6 +52,7 @@ def serve_config(
 def serve(config: ServeConfig) -> int:
     """Serve until a signal ends it; the exit code. Raises ConfigError before anything listens."""
     setup_logging("INFO")
+    calm_collector()
     tenants = Tenants.read(config.auth)
     for fleet in config.fleets:
         fleet_command(fleet.id)

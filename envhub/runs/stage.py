@@ -1,7 +1,7 @@
 """Builds what every run needs of an environment: its stage, its tasks, and random play on them. Loads no torch."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,7 @@ class PlayerOptions:
     max_tokens: int = 256
 
 
+AT_ONCE = 64
 DEFAULT_PLAYER = PlayerOptions()
 
 
@@ -134,8 +135,12 @@ def held_out(stage: Stage, options: Mapping[str, Any], split: str, count: int) -
 
 
 def random_episodes(stage: Stage, tasks: TaskStream, count: int, *, seed: int, first: int = 0) -> list[RandomEpisode]:
-    """Random play on `count` tasks of the stream."""
-    return [play_randomly(stage, tasks.at(first + i), seed=seed * 1_000_003 + first + i) for i in range(count)]
+    """Random play on `count` tasks of the stream; served environments are waited for side by side."""
+    chosen = [(tasks.at(first + i), seed * 1_000_003 + first + i) for i in range(count)]
+    if not stage.remote:
+        return [play_randomly(stage, task, seed=own) for task, own in chosen]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda pair: play_randomly(stage, pair[0], seed=pair[1]), chosen))
 
 
 def vocabulary(episodes: Sequence[RandomEpisode], env_actions: Sequence[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ Environments that are `inline` are served by the main thread, a whole frame at a
 
 import contextlib
 import ctypes
+import gc
 import math
 import os
 import queue
@@ -277,6 +278,12 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
+def calm_collector() -> None:
+    """Collect cycles seldom: a process with thousands of live sessions would look through them all again and again."""
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
+
+
 def write_all(descriptor: int) -> Callable[[bytes], None]:
     """A function that writes all of some bytes."""
 
@@ -291,6 +298,7 @@ def write_all(descriptor: int) -> Callable[[bytes], None]:
 def main() -> None:
     """Serve the target that the command line names, on standard input and output."""
     die_with_parent()
+    calm_collector()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     answers = os.dup(1)
     os.dup2(2, 1)
