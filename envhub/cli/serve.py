@@ -2,7 +2,7 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,11 +22,10 @@ def serve_command(
 ) -> None:
     """Serve environments: OpenEnv's wire, EnvHub's own and JSON, at /envs/<id> of one address."""
     serve = import_module("envhub.runs.serve")
-    settings = serve.serve_config(
-        envs or [],
-        config,
-        override,
-        {"host": host, "port": port, "auth": auth},
-        {"workers": workers, "max_sessions": max_sessions, "options": parse_options(option) or None},
-    )
-    raise typer.Exit(serve.serve(settings))
+
+    def settings() -> Any:
+        server = {"host": host, "port": port, "auth": auth}
+        fleet = {"workers": workers, "max_sessions": max_sessions, "options": parse_options(option) or None}
+        return serve.serve_config(envs or [], config, override, server, fleet)
+
+    raise typer.Exit(serve.serve(settings(), settings))

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from envhub.server.service import Service
 from envhub.server.workers import fleet_command
 from envhub.settings import load_settings
 from envhub.telemetry import setup_logging
+
+log = logging.getLogger("envhub.serve")
 
 
 def serve_config(
@@ -49,21 +52,26 @@ def serve_config(
         raise ConfigError(f"the server's config is wrong: {error}", mend="correct it") from error
 
 
-def serve(config: ServeConfig) -> int:
-    """Serve until a signal ends it; the exit code. Raises ConfigError before anything listens."""
+def serve(config: ServeConfig, again: Callable[[], ServeConfig]) -> int:
+    """Serve until a signal ends it; the exit code. On SIGHUP the config is read `again`.
+
+    Raises:
+        ConfigError: before anything listens.
+    """
     setup_logging("INFO")
     calm_collector()
     tenants = Tenants.read(config.auth)
     for fleet in config.fleets:
         fleet_command(fleet.id)
-    return uvloop.run(_serve(config, tenants, _listen(config)))
+    return uvloop.run(_serve(config, again, tenants, _listen(config)))
 
 
-async def _serve(config: ServeConfig, tenants: Tenants, listener: socket.socket) -> int:
+async def _serve(config: ServeConfig, again: Callable[[], ServeConfig], tenants: Tenants, listener: socket.socket) -> int:
     host, port = listener.getsockname()[:2]
     service = Service(config, tenants)
     try:
         async with service.running():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, service, again)
             server = _Server(_uvicorn(config, build_app(service)), service, f"http://{host}:{port}")
             await server.serve(sockets=[listener])
             return 0 if server.started else 1
@@ -71,6 +79,14 @@ async def _serve(config: ServeConfig, tenants: Tenants, listener: socket.socket)
         raise group.exceptions[0] from None
     finally:
         listener.close()
+
+
+def _reload(service: Service, again: Callable[[], ServeConfig]) -> None:
+    """Take the config anew; one that is wrong changes nothing and is told."""
+    try:
+        service.reload(again())
+    except ConfigError as error:
+        log.error("the config was not taken", extra={"error": error.what})
 
 
 def _uvicorn(config: ServeConfig, app: App) -> uvicorn.Config:

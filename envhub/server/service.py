@@ -9,6 +9,7 @@ import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
+from envhub.errors import ConfigError
 from envhub.server.admission import Gate
 from envhub.server.auth import Tenants
 from envhub.server.config import ServeConfig
@@ -149,6 +150,22 @@ class Service:
         deadline = self.clock() + fleet.config.step_deadline_s
         worker.ask(number, verb, argument, deadline, lambda value, failed: _settle(answer, value, failed))
         return await answer
+
+    def reload(self, config: ServeConfig) -> None:
+        """Take another config while running: workers, capacity, queues, leases and deadlines of the same fleets.
+
+        Raises:
+            ConfigError: it names other environments, or gives one other options; nothing is changed then.
+        """
+        new = {fleet.id: fleet for fleet in config.fleets}
+        same = set(new) == set(self.fleets) and all(new[i].options == f.config.options for i, f in self.fleets.items())
+        if not same:
+            raise ConfigError("a reload may not change the environments or their options", mend="start another server")
+        for name, fleet in self.fleets.items():
+            fleet.reconfigure(new[name])
+            self.gates[name].queue = new[name].queue
+            self._grant(name, self.gates[name].resize(new[name].max_sessions))
+        log.info("the config was read again", extra={"fleets": len(new)})
 
     def health(self) -> dict[str, Any]:
         """How the server is, with numbers."""

@@ -284,6 +284,18 @@ class Fleet:
         if worker.retiring and not worker.sessions and worker.alive and self._group is not None:
             self._group.create_task(worker.stop())
 
+    def reconfigure(self, config: FleetConfig) -> None:
+        """Take another config of the same environment: workers are started, or retire when their sessions have ended."""
+        self.config = config
+        serving = [w for w in self.workers if w.alive and not w.retiring]
+        assert self._group is not None, "only a running fleet can be reconfigured"
+        for _ in range(config.workers - len(serving)):
+            self._group.create_task(self._restart())
+        for worker in sorted(serving, key=lambda w: len(w.sessions))[: max(0, len(serving) - config.workers)]:
+            worker.retiring = True
+            if not worker.sessions:
+                self._group.create_task(worker.stop())
+
     async def _start(self) -> None:
         worker = Worker(f"{self.config.id}#{next(self._numbers)}", self._on_end)
         await worker.start(self._command, self.config.start_deadline_s)

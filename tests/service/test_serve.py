@@ -442,6 +442,33 @@ def test_a_drained_server_ends_running_steps_and_leaves_no_process(tmp_path: Pat
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
 
+def test_the_fleet_file_is_read_again_without_losing_a_session(tmp_path: Path) -> None:
+    with serving(tmp_path) as url:
+        env = trouble(url)
+        env.reset(seed=1)
+        env.step("a")
+        fleet = tmp_path / "fleet.yaml"
+        good = fleet.read_text()
+
+        def reloaded(text: str, wanted: dict[str, int]) -> None:
+            fleet.write_text(text)
+            serving.process.send_signal(signal.SIGHUP)  # type: ignore[attr-defined]
+            deadline = time.monotonic() + 15
+            while time.monotonic() < deadline:
+                state = httpx.get(f"{url}/ready").json()["fleets"]["t/Trouble-v1"]
+                if {k: state[k] for k in wanted} == wanted:
+                    return
+                time.sleep(0.1)
+            raise AssertionError(state)
+
+        reloaded(good.replace("workers: 1, max_sessions: 6", "workers: 3, max_sessions: 9"), {"workers": 3, "max_sessions": 9})
+        reloaded(good.replace("workers: 1", "workers: nonsense"), {"workers": 3, "max_sessions": 9})
+        reloaded(good.replace("{size: 3}", "{size: 4}"), {"workers": 3, "max_sessions": 9})
+        reloaded(good.replace("max_sessions: 6", "max_sessions: 2"), {"workers": 1, "max_sessions": 2})
+        assert env.step("b")[0] == "2 b"
+        env.close()
+
+
 def test_no_worker_outlives_a_killed_server(tmp_path: Path) -> None:
     workers: set[int] = set()
     with suppress(AssertionError), serving(tmp_path) as url:  # it does not end with 0
