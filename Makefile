@@ -1,7 +1,7 @@
 VENV ?= .venv
 RUN := $(VENV)/bin
 export VENV
-.PHONY: setup quickstart test test-all lint check bench clean
+.PHONY: setup quickstart test test-all web lint check bench clean
 
 setup:            ## .venv with all that training and tests need; a second run does nothing
 	@bash scripts/setup.sh
@@ -13,8 +13,11 @@ quickstart: setup ## train a small policy on FrozenLake and show the result (2 m
 test: setup       ## all tests but the slow ones
 	@$(RUN)/python -m pytest -m "not slow"
 
-test-all: setup   ## all tests
+test-all: setup web ## all tests
 	@$(RUN)/python -m pytest
+
+web:              ## chromium, for the tests that look at pages
+	@bash scripts/web.sh
 
 lint: setup       ## format, style, types, floors
 	@$(RUN)/ruff format --check . && $(RUN)/ruff check . && $(RUN)/mypy && $(RUN)/lint-imports

@@ -117,7 +117,7 @@ class _Server(uvicorn.Server):
         if self.started:
             for env in self._service.fleets:
                 sys.stdout.write(f"serving {self._url}/envs/{env}\n")
-            sys.stdout.write(f"docs: {self._url}/docs  ready: {self._url}/ready  metrics: {self._url}/metrics\n")
+            sys.stdout.write(f"look: {self._url}/ui  docs: {self._url}/docs  metrics: {self._url}/metrics\n")
             sys.stdout.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,11 +1,12 @@
 """The application: every environment mounted at /envs/<id>, our own wire at /wire, and what operators look at."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import WebSocketRoute
 
@@ -17,6 +18,7 @@ from envhub.server.service import Service
 from envhub.server.wire import Wire
 
 log = logging.getLogger(__name__)
+PAGE = Path(__file__).with_name("ui.html")
 
 
 def build_app(service: Service) -> App:
@@ -41,6 +43,12 @@ def build_app(service: Service) -> App:
         """The environments served here."""
         facts = {name: fleet.facts for name, fleet in service.fleets.items()}
         return [{"id": name, "summary": f.get("summary"), "path": f"/envs/{name}"} for name, f in facts.items()]
+
+    @app.get("/ui", include_in_schema=False)
+    async def ui() -> HTMLResponse:
+        """A page with the fleets, and a playground to step an environment by hand."""
+        rules = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+        return HTMLResponse(PAGE.read_text("utf-8"), headers={"content-security-policy": rules, "x-frame-options": "DENY"})
 
     @app.get("/metrics")
     async def metrics() -> PlainTextResponse:

@@ -15,7 +15,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "testserver")
-OPEN_PATHS = ("/health", "/ready")
+OPEN_PATHS = ("/health", "/ready", "/ui")  # the page itself knows nothing; what it asks for needs the token
 MAX_PATH = 4096
 MAX_HEADERS = 100
 
