@@ -4,9 +4,11 @@ Bodies are read strictly: an unknown key, a duplicate key, NaN, or a number out 
 """
 
 import json
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Query, Request
+from fastapi import APIRouter, Body, Header, Query, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from envhub.server.problems import Problem
@@ -87,9 +89,28 @@ Index = Annotated[int, Query(ge=0, lt=2**62)]
 RequestId = Annotated[str, Header(max_length=200, description="Repeat it to get the same answer without a second run.")]
 
 
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        """The body, read strictly."""
+        return strict_json(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """A route whose JSON bodies are read strictly."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler, with our reading."""
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
 def session_routes(service: Service, env_id: str) -> APIRouter:  # noqa: C901  a small function a route
     """The routes of one environment."""
-    routes = APIRouter(tags=["sessions"])
+    routes = APIRouter(tags=["sessions"], route_class=StrictRoute)
 
     def session_of(request: Request, token: str) -> Session:
         session = service.sessions.find(token, request.scope["tenant"])

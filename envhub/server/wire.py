@@ -79,7 +79,9 @@ class _Socket:
         if not isinstance(frame, list) or len(frame) > MAX_REQUESTS:
             return False
         for request in frame:
-            if not isinstance(request, list) or not 4 <= len(request) <= 6 or not isinstance(request[0], int):
+            if not isinstance(request, list) or not 4 <= len(request) <= 6:
+                return False
+            if not isinstance(request[0], int) or not isinstance(request[1], str):
                 return False
             try:
                 self._start(request, helpers)

@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx
+import msgpack
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect as ws_connect
+from websockets.typing import Subprotocol
 
 import envhub
 from envhub.envs import Env
@@ -348,6 +353,37 @@ def test_a_hostile_body_is_refused_with_a_problem(url: str, body: bytes, status:
     assert {"type", "title", "status", "code"} <= set(answer.json())
     assert "Traceback" not in answer.text
     httpx.delete(f"{url}/envs/{LAKE}/sessions/{session}")
+
+
+def wire_frames() -> st.SearchStrategy[bytes]:
+    """Frames of requests that are nearly right, and bytes that are nothing at all."""
+    plain = (
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=5) | st.binary(max_size=5)
+    )
+    value = st.recursive(
+        plain, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=4), x, max_size=2), max_leaves=5
+    )
+    verb = (
+        st.sampled_from(["open", "attach", "reset", "step", "close", "fork", "task", "tasks", "describe", "snapshot"]) | value
+    )
+    argument = (
+        st.fixed_dictionaries({}, optional={"env": st.just(LAKE) | value, "wait_s": value, "split": value, "index": value})
+        | value
+    )
+    request = st.tuples(st.integers(0, 9) | value, verb, st.just("no-such-token") | value, argument).map(list) | value
+    return st.lists(request, max_size=4).map(msgpack.packb) | st.binary(max_size=20)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(frame=wire_frames())
+def test_no_frame_hurts_the_server(url: str, frame: bytes) -> None:
+    with ws_connect(f"{url.replace('http', 'ws')}/wire", subprotocols=[Subprotocol("envhub.1")]) as socket:
+        with suppress(ConnectionClosed):
+            socket.send(frame)
+            socket.send(msgpack.packb([[77, "describe", None, {"env": LAKE}]]))
+            while all(answer[0] != 77 for answer in msgpack.unpackb(cast(bytes, socket.recv(timeout=10)))):
+                pass
+    assert httpx.get(f"{url}/health").status_code == 200
 
 
 @pytest.mark.parametrize(
