@@ -334,10 +334,10 @@ class Fleet:
             now = self._loop.time()
             for worker in list(self.workers):
                 limit = self.config.memory_mib
-                if worker.overdue(now):
-                    worker.kill(f"hung: a verb took over {self.config.step_deadline_s:g} s")
-                elif limit is not None and (held := worker.memory_mib()) > limit:
+                if limit is not None and (held := worker.memory_mib()) > limit:
                     worker.kill(f"was killed: out of memory, {held:.0f} of {limit} MiB")
+                elif worker.overdue(now):
+                    worker.kill(f"hung: a verb took over {self.config.step_deadline_s:g} s")
 
     async def _stop(self) -> None:
         self._closing = True
