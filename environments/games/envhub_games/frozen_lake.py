@@ -12,7 +12,7 @@ from envhub.envs import Env, EnvSpec, GeneratedTasks, StateLevel, Task
 from envhub.envs.core import Info
 
 MOVES = {"left": 0, "down": 1, "right": 2, "up": 3}
-_WORD = re.compile(r"(?i)\b(left|down|right|up)\b")
+_WORD = re.compile(r"\b(left|down|right|up)\b", re.IGNORECASE | re.ASCII)
 _LONGEST_REPLY = 4096  # characters of a reply that are read, from its end
 
 
@@ -39,7 +39,7 @@ class FrozenLake(Env):
             style: "grid" for people; "cells" names every cell and neighbour with one word, for small models.
             legal: what a random player may do: "any" move, no bump into the "board"'s edge, or only "safe" moves.
         """
-        _check(size, p)
+        _check(size, p, slippery)
         if style not in ("grid", "cells") or legal not in ("any", "board", "safe"):
             raise ValueError(f"style={style!r} legal={legal!r}")
         self._size, self._slippery, self._p, self._style, self._legal = size, slippery, p, style, legal
@@ -128,9 +128,9 @@ def solve(env: FrozenLake) -> str:
     return policy(tuple(env._board), env._slippery)[env._place]
 
 
-def tasks(*, size: int = 4, p: float = 0.8, **_: object) -> GeneratedTasks:
+def tasks(*, size: int = 4, p: float = 0.8, slippery: bool = False, **_: object) -> GeneratedTasks:
     """Random solvable maps; a map belongs to one split only."""
-    _check(size, p)
+    _check(size, p, slippery)
 
     def draw(seed: int) -> Mapping[str, Any]:
         return {"map": generate_random_map(size, p, seed % 2**32)}
@@ -138,7 +138,9 @@ def tasks(*, size: int = 4, p: float = 0.8, **_: object) -> GeneratedTasks:
     return GeneratedTasks(draw)
 
 
-def _check(size: int, p: float) -> None:
+def _check(size: int, p: float, slippery: bool) -> None:
+    if not isinstance(slippery, bool):
+        raise ValueError(f"slippery={slippery!r} must be true or false")
     if not 2 <= size <= 32 or not 0.6 <= p <= 1:
         raise ValueError(f"size {size} must be 2 to 32 and p {p} 0.6 to 1, or solvable maps are too rare")
 
@@ -155,6 +157,6 @@ SPEC = EnvSpec(
     success_reward=1.0,
     inline=True,
     solver=solve,
-    baselines={"random": 0.03, "solver": 1.0},
+    baselines={"random": 0.1, "solver": 1.0},
 )
 __all__ = ["SPEC", "FrozenLake", "Task", "tasks"]

@@ -31,23 +31,27 @@ class Mastermind(Env):
         self.code = str(task["code"]) if task else code_of(int(self.np_random.integers(2**31)), self.length, self.colours)
         self.guesses: tuple[tuple[str, tuple[int, int]], ...] = ()
         self.over = False
-        return f"I hide {self.length} digits from 1 to {self.colours}; they may repeat.", {"anchor": ""}
+        return self._show(), self._info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Take the last code in the reply as the guess; spaces between its digits do not matter."""
         found = self._wanted.findall(re.sub(r"(?<=[0-9])[ ,]+(?=[0-9])", "", action[-_LONGEST_REPLY:]))
         if not found or self.over:
-            told = f"Guess {self.length} digits from 1 to {self.colours}."
+            told = f"{self._show()}\nGuess {self.length} digits from 1 to {self.colours}."
             return told, 0.0, self.over, False, self._info() | {"illegal": True}
         answer = pegs(self.code, found[-1])
         self.guesses += ((found[-1], answer),)
         self.over = answer[0] == self.length
-        told = "\n".join(f"{guess}: {right} right, {there} elsewhere" for guess, (right, there) in self.guesses)
-        return told, float(self.over), self.over, False, self._info() | {"success": self.over}
+        return self._show(), float(self.over), self.over, False, self._info() | {"success": self.over}
 
     def legal_actions(self) -> tuple[str, ...]:
         """Every code."""
         return () if self.over else consistent((), self.length, self.colours)
+
+    def _show(self) -> str:
+        if not self.guesses:
+            return f"I hide {self.length} digits from 1 to {self.colours}; they may repeat."
+        return "\n".join(f"{guess}: {right} right, {there} elsewhere" for guess, (right, there) in self.guesses)
 
     def _info(self) -> Info:
         return {"anchor": " ".join(f"{guess}{right}{there}" for guess, (right, there) in self.guesses)}

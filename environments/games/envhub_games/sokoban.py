@@ -10,7 +10,7 @@ from envhub.envs import Env, EnvSpec, GeneratedTasks, StateLevel
 from envhub.envs.core import Info
 
 MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
-_WORD = re.compile(r"(?i)\b(left|down|right|up)\b")
+_WORD = re.compile(r"\b(left|down|right|up)\b", re.IGNORECASE | re.ASCII)
 _LONGEST_REPLY = 4096
 PENALTY, PLACED, SOLVED = -0.01, 0.1, 1.0
 Cell = tuple[int, int]
@@ -44,14 +44,12 @@ class Sokoban(Env):
         reward = PENALTY + PLACED * (placed - self._placed)
         self._placed = placed
         solved = self._solved()
-        info: Info = {"anchor": self._anchor(), "reward_parts": {"step": PENALTY, "placed": reward - PENALTY}}
+        parts = {"step": PENALTY, "placed": reward - PENALTY, "solved": SOLVED * solved}
+        info: Info = {"anchor": self._anchor(), "reward_parts": parts, "success": solved}
         if not moved:
             info["illegal"] = True
-        if solved:
-            reward += SOLVED
-            info["success"] = True
         shown = self._show() if words else f"{self._show()}\nSay one of: up, down, left, right."
-        return shown, reward, solved, False, info
+        return shown, reward + SOLVED * solved, solved, False, info
 
     def legal_actions(self) -> tuple[str, ...]:
         """Moves that would move the player."""
@@ -185,9 +183,8 @@ SPEC = EnvSpec(
         "Answer with one word: up, down, left or right."
     ),
     max_turns=60,
-    reward_range=(-0.7, 1.6),
-    success_reward=0.45,
+    reward_range=(-0.7, 1.8),
     solver=lambda env: solve(env._show().splitlines())[0],
     inline=True,
-    baselines={"random": 0.3, "solver": 1.0},
+    baselines={"random": 0.35, "solver": 1.0},
 )
