@@ -43,6 +43,8 @@ class ServeConfig(Settings):
     """Host names that requests may name beside loopback's; "*" for any."""
     allowed_origins: tuple[str, ...] = ()
     """Origins from which browsers may call beside this server's own."""
+    traces: bool = False
+    """OpenTelemetry spans of every session and verb."""
     grace_s: float = Field(default=10.0, ge=0)
     """On SIGTERM, how long running verbs may take to end."""
     max_body_bytes: int = Field(default=8 << 20, ge=1024)

@@ -16,6 +16,7 @@ from envhub.server.config import ServeConfig
 from envhub.server.metrics import Metrics
 from envhub.server.problems import Problem, unknown_session
 from envhub.server.sessions import Session, Sessions
+from envhub.server.traces import Traces
 from envhub.server.workers import Done, Fleet, Worker, fleet_command
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class Service:
         shares = tenants.shares()
         self.gates = {fleet.id: Gate(fleet.max_sessions, queue=fleet.queue, shares=shares) for fleet in config.fleets}
         self.clock = asyncio.get_running_loop().time
-        self.metrics = Metrics()
+        self.metrics, self.traces = Metrics(), Traces(wanted=config.traces)
         self.sessions = Sessions(self.fleets, self.clock, self._session_ended)
         self.draining = False
         self.began = time.time()
@@ -88,7 +89,9 @@ class Service:
         made: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
         self.sessions.fork(session, lambda twin, failed: _settle(made, twin, failed))
         try:
-            return await made
+            twin = await made
+            self.traces.opened(twin)
+            return twin
         except BaseException:
             self._grant(session.env_id, self.gates[session.env_id].release(session.tenant))
             raise
@@ -103,10 +106,11 @@ class Service:
         self, session: Session, verb: str, argument: Any, done: Done, *, request: str = "", seq: int | None = None
     ) -> None:
         """Do a verb; `done` is called with its answer or a Problem."""
-        began = self.clock()
+        began, span = self.clock(), self.traces.verb(session, verb)
 
         def counted(value: Any, failed: Problem | None) -> None:
             self.metrics.verb(session.env_id, verb, self.clock() - began, failed)
+            self.traces.answered(span, failed)
             done(value, failed)
 
         self.sessions.call(session, verb, argument, counted, request=request, seq=seq)
@@ -254,6 +258,7 @@ class Service:
             raise
         session = self.sessions.add(tenant, fleet.config.id, worker, number)
         self.metrics.opened(fleet.config.id)
+        self.traces.opened(session)
         return session
 
     def _grant(self, env_id: str, callers: list[int]) -> None:
@@ -265,6 +270,7 @@ class Service:
     def _session_ended(self, session: Session) -> None:
         self._grant(session.env_id, self.gates[session.env_id].release(session.tenant))
         self.metrics.ended(session.env_id)
+        self.traces.ended(session)
 
     def _bounded(self, wait_s: float) -> float:
         if isinstance(wait_s, bool) or not isinstance(wait_s, (int, float)) or not 0 <= wait_s <= MAX_WAIT_S:

@@ -250,18 +250,24 @@ class Fleet:
     @contextlib.asynccontextmanager
     async def running(self) -> Any:
         """Start all workers; the first one's failure is the caller's. They are stopped at the end of the block."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                await self._start_all()
+                sweeper = group.create_task(self._sweep_forever())
                 try:
-                    async with asyncio.TaskGroup() as starting:
-                        for _ in range(self.config.workers):
-                            starting.create_task(self._start())
-                    sweeper = group.create_task(self._sweep_forever())
                     yield self
-                    sweeper.cancel()
                 finally:
-                    await self._stop()
+                    sweeper.cancel()
+            finally:
+                await self._stop()
+
+    async def _start_all(self) -> None:
+        """Raises ConfigError if a worker does not come up."""
+        try:
+            async with asyncio.TaskGroup() as starting:
+                for _ in range(self.config.workers):
+                    starting.create_task(self._start())
         except* Problem as problems:
             raise ConfigError(_first(problems).detail, mend="mend the environment's package") from None
 
