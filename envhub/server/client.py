@@ -82,8 +82,9 @@ class RemoteEnv:
         """End the session. Safe to call twice, and when the server is gone."""
         session, self._session = self._session, ""
         if session and self._connection is not None:
-            with contextlib.suppress(EnvError):
-                await self._connection.call("close", session, None, deadline_s=10.0)
+            if self._connection.connected:  # a server that is gone needs no goodbye
+                with contextlib.suppress(EnvError):
+                    await self._connection.call("close", session, None, deadline_s=10.0)
             self._connection.drop(session)
 
     async def _call(self, verb: str, argument: Any, *, seq: int | None = None) -> Any:

@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         try:
             async with asyncio.timeout(deadline_s):
                 while True:
-                    if self._protocol is None or self._protocol.state is not State.OPEN:
+                    if not self.connected:
                         await self._connect()
                     try:
                         return await self.send(verb, session, argument, request, seq)
@@ -81,6 +81,11 @@ class Connection(asyncio.Protocol):
                             raise EnvError(f"{self._base}: the connection was lost", mend="see the server's log") from None
         except TimeoutError as error:
             raise EnvError(f"{self._base}: {verb} took over {deadline_s:g} s", mend="see the server's /ready") from error
+
+    @property
+    def connected(self) -> bool:
+        """Whether a request could be sent at once."""
+        return self._protocol is not None and self._protocol.state is State.OPEN
 
     def send(
         self, verb: str, session: str | None, argument: Any, request: str = "", seq: int | None = None
@@ -110,7 +115,7 @@ class Connection(asyncio.Protocol):
 
     async def _connect(self) -> None:
         async with self._connecting:
-            if self._protocol is not None and self._protocol.state is State.OPEN:
+            if self.connected:
                 return
             until, pause = self._loop.time() + RECONNECT_S, 0.05
             while True:
@@ -170,7 +175,7 @@ class Connection(asyncio.Protocol):
         self._renewal = None
         if not self._leases:
             return
-        if self._protocol is not None and self._protocol.state is State.OPEN:
+        if self.connected:
             for session in self._leases:
                 self.send("attach", session, None).add_done_callback(_looked_at)
         self._renewal = self._loop.call_later(min(self._leases.values()) / 3, self._renew)

@@ -528,3 +528,30 @@ def test_a_server_that_makes_no_sense_does_not_start(arguments: list[str], part:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert part in done.stderr
+
+
+def test_a_dropped_socket_is_picked_up_and_a_dead_server_is_told_of_at_once(tmp_path: Path) -> None:
+    """The session outlives its socket; nothing that was sent twice runs twice."""
+    with suppress(AssertionError), serving(tmp_path) as url:
+        env: Any = trouble(url)
+        env.reset(seed=1)
+        assert env.step("a")[0] == "1 a"
+        held: Any = env._env._connection
+        held._loop.call_soon_threadsafe(held._transport.abort)  # the line is cut
+        assert env.step("b")[0] == "2 b"
+        answers: list[Any] = []
+        stepping = threading.Thread(target=lambda: answers.append(env.step("slow")))
+        stepping.start()
+        time.sleep(0.3)
+        held._loop.call_soon_threadsafe(held._transport.abort)  # in mid-step
+        stepping.join(15)
+        assert answers[0][0] == "3 slow"
+        assert env.step("c")[0] == "4 c"
+        other = trouble(url)
+        other.reset(seed=1)
+        serving.process.kill()  # type: ignore[attr-defined]
+        serving.process.wait()  # type: ignore[attr-defined]
+        began = time.monotonic()
+        env.close()
+        other.close()
+        assert time.monotonic() - began < 2
