@@ -26,6 +26,8 @@ check: lint test  ## what a change must pass
 
 bench: setup      ## the figures of benchmarks/RESULTS.md
 	@bash benchmarks/quickstart.sh
+	@$(RUN)/python benchmarks/environments.py
+	@$(RUN)/python benchmarks/serve.py
 
 clean:            ## forget the virtual environment
 	rm -rf $(VENV)
