@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-GROUP = "envhub.environments"
+GROUP, ADAPTERS = "envhub.environments", "envhub.adapters"  # of entry points
 FACTS = "envhub.toml"
 MAX_BYTES = 1 << 20
 

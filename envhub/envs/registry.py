@@ -11,12 +11,11 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from envhub.envs.core import AsyncEnv, Env
-from envhub.envs.listing import Listed, entry_point, find, installed
+from envhub.envs.listing import ADAPTERS, Listed, entry_point, find, installed
 from envhub.envs.runtime.venv import spec_in_venv
 from envhub.envs.spec import EnvSpec, Isolation
 from envhub.errors import ConfigError
 
-ADAPTERS = "envhub.adapters"
 _local: dict[str, EnvSpec] = {}
 
 

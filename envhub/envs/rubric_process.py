@@ -1,8 +1,11 @@
 """A rubric part in a process of its own: what hangs is killed, what eats memory dies, and what it breaks is its own.
 
 The function is named "module:function", takes a `Graded` and gives a number. The process has no secrets in its environment,
-limits on memory, CPU time and file sizes, and ends at the part's deadline. It is no wall against hostile code: it sees the same
-files.
+limits on memory, CPU time and file sizes, and ends at the part's deadline.
+
+With `walled=True` the function runs in a sandbox (`sandbox.wall`): no files, no network, no other processes; its module is
+imported before the wall closes. A function that runs what the policy wrote does so with `sandbox.wall.forked`, and compares
+what comes back: code in its own process could answer in its stead.
 """
 
 import asyncio
@@ -19,25 +22,28 @@ from typing import Any
 
 from envhub.envs.rubrics import Graded
 from envhub.errors import ConfigError, EnvError
+from envhub.sandbox.wall import shut_in
 
 KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR")
 MAX_OUTPUT = 65_536
+GRACE_S = 1.0
 
 
 class Apart:
     """An async scorer for `Part` that runs each call in a fresh process."""
 
-    def __init__(self, target: str, *, memory_mib: int = 2048, cpu_s: int = 60) -> None:
-        """Score with `target`. Raises ConfigError for a name that is none."""
+    def __init__(self, target: str, *, walled: bool = False, memory_mib: int = 2048, cpu_s: int = 60) -> None:
+        """Score with `target`, in the sandbox if `walled`. Raises ConfigError for a name that is none."""
         module, _, name = target.partition(":")
         if not module or not name.isidentifier() or memory_mib < 64 or cpu_s < 1:
             raise ConfigError(f"target={target!r}, memory_mib={memory_mib}, cpu_s={cpu_s}", mend="name module:function")
-        self._target, self._memory, self._cpu = target, memory_mib << 20, cpu_s
+        self._target, self._walled, self._memory, self._cpu = target, walled, memory_mib << 20, cpu_s
 
     async def __call__(self, graded: Graded) -> float:
         """The function's number. Raises EnvError if it raises, dies or gives none; cancelling kills it."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "envhub.envs.rubric_process", self._target),
+            *((str(self._memory), str(self._cpu)) if self._walled else ()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -49,9 +55,7 @@ class Apart:
             out, err = await process.communicate(json.dumps(asdict(graded), default=str).encode())
         finally:
             if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await asyncio.shield(process.wait())
+                await asyncio.shield(_end(process))
         try:
             return float(json.loads(out[:MAX_OUTPUT])["score"])
         except (ValueError, TypeError, KeyError) as error:
@@ -65,16 +69,29 @@ class Apart:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _main(target: str) -> None:
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Terminate, so that a wall's keeper takes its prisoner along; then kill whatever of the group is left."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
+    await process.wait()
+
+
+def _main(target: str, *wall: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the function prints is no answer
     told: dict[str, Any] = json.loads(sys.stdin.read())
     graded = Graded(told["task"], tuple((a, b) for a, b in told["turns"]), told["answer"])
     module, _, name = target.partition(":")
-    score = float(getattr(import_module(module), name)(graded))
-    answers.write(json.dumps({"score": score}))
+    function = getattr(import_module(module), name)
+    if wall:
+        shut_in(memory_bytes=int(wall[0]), cpu_s=int(wall[1]))
+    answers.write(json.dumps({"score": float(function(graded))}))
     answers.flush()
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(*sys.argv[1:])

@@ -7,6 +7,7 @@ LookupError or ArithmeticError. Any other exception is the tool's bug and fails 
 import inspect
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -129,7 +130,7 @@ def tool(method: F) -> F:
     return method
 
 
-class ToolEnv(Env):
+class ToolEnv(Env, ABC):
     """An environment in which the policy calls the methods marked `@tool` until it answers without a call.
 
     Implement `begin` (the first observation) and `finish` (the reward of the final answer). A tool may end the episode by
@@ -139,13 +140,13 @@ class ToolEnv(Env):
     call_style: ClassVar[str] = "hermes"
     done: bool = False
 
+    @abstractmethod
     def begin(self, task: Mapping[str, Any] | None) -> str:
         """Start on a task, or on one drawn from `self.np_random`; gives the first observation."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, answer: str) -> tuple[float, Info]:
         """Score the final answer: reward and info."""
-        raise NotImplementedError
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
         """Start a task."""

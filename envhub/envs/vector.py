@@ -10,6 +10,7 @@ When an episode ends (gymnasium.vector.AutoresetMode):
 """
 
 import queue
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Stepped:
     infos: tuple[Info, ...]
 
 
-class _Vector(gymnasium.vector.VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
+class _Vector(gymnasium.vector.VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]], ABC):
     """What both vectors share: the environments, which of them have ended, and the rules of reset."""
 
     def __init__(self, makers: Sequence[Callable[[], Env]], *, autoreset: AutoresetMode = AutoresetMode.NEXT_STEP) -> None:
@@ -90,9 +91,9 @@ class _Vector(gymnasium.vector.VectorEnv[tuple[str, ...], Sequence[str], NDArray
     def _step_all(self, actions: Sequence[str]) -> list[Step]:
         return self._map([(i, self._step_one, (action,)) for i, action in enumerate(actions)])
 
+    @abstractmethod
     def _map(self, calls: Sequence[tuple[int, Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:
         """The results of calls, each for one environment."""
-        raise NotImplementedError
 
     def _reset_one(self, index: int, seed: int | None, options: dict[str, Any] | None) -> tuple[str, Info]:
         return self.envs[index].reset(seed=seed, options=options)

@@ -56,7 +56,7 @@ class EnvConfig(Settings):
     seat: int | None = Field(default=None, ge=0)
     """Where the policy sits in a game of several players; by default it takes turns, by group."""
     opponents: tuple[str, ...] = ()
-    """Policies of the other seats: random, solver or scripted:FILE; none means self-play."""
+    """Policies of the other seats: random, solver, scripted:FILE or hf:FOLDER; none means self-play."""
 
     @model_validator(mode="after")
     def _mixed(self) -> Self:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from envhub.journal.store import Journal
 from envhub.policy.core import Policy
 from envhub.rollout.episode import Stage
 from envhub.rollout.many import play_many
-from envhub.runs.stage import DEFAULT_PLAYER, PlayerOptions, build_stage, held_out, light_policy
+from envhub.runs.stage import DEFAULT_PLAYER, PlayerOptions, build_stage, held_out, open_policy
 from envhub.types import EvalSummary, Trajectory
 
 
@@ -84,21 +83,11 @@ async def _play(
     stage: Stage, policy: str, opponents: Sequence[str], tasks: Sequence[Task], samples: int, seed: int, player: PlayerOptions
 ) -> tuple[Trajectory, ...]:
     async with AsyncExitStack() as running:
-        seated = await _open(policy, stage, player, running)
-        others = [await _open(name, stage, player, running) for name in opponents]
+        seated = await open_policy(policy, stage, player, running)
+        others = [await open_policy(name, stage, player, running) for name in opponents]
         return await play_many(
             replace(stage, opponents=tuple(others)), seated, tasks, samples=samples, seed=seed, stream="eval"
         )
-
-
-async def _open(policy: str, stage: Stage, player: PlayerOptions, running: AsyncExitStack) -> Policy:
-    """The policy of a name; what it runs ends with `running`. Raises ConfigError."""
-    kind, _, rest = policy.partition(":")
-    if kind == "hf" and rest:
-        players = import_module("envhub.runs.players")  # torch, which no other policy needs
-        opened: Policy = await players.open_model(Path(rest), player, running)
-        return opened
-    return light_policy(policy, stage)
 
 
 def _make_folder(out: Path) -> None:

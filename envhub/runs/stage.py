@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from envhub.policy.core import Policy
 from envhub.policy.scripted_policy import RandomPolicy, ScriptedPolicy, SolverPolicy, words_of
 from envhub.rollout.episode import Stage
 from envhub.rollout.random_play import RandomEpisode, play_randomly
+
+MODEL = "hf:"
 
 
 def build_stage(
@@ -57,7 +61,10 @@ def build_stage(
     )
     if (seat is not None and not 0 <= seat < spec.players) or (opponents and len(opponents) >= spec.players):
         raise ConfigError(f"{env_id} has {spec.players} seats", mend="give a seat from 0, and opponents for the other seats")
-    return replace(stage, opponents=tuple(light_policy(name, stage) for name in opponents))
+    for name in opponents:
+        if not name.startswith(MODEL):
+            light_policy(name, stage)  # raises for a name that is none, before anything is loaded
+    return stage
 
 
 def _same_options(spec: EnvSpec, env_id: str, options: Mapping[str, Any]) -> None:
@@ -79,6 +86,15 @@ class PlayerOptions:
 
 AT_ONCE = 64
 DEFAULT_PLAYER = PlayerOptions()
+
+
+async def open_policy(name: str, stage: Stage, player: PlayerOptions, running: AsyncExitStack) -> Policy:
+    """The policy of a name, "hf:FOLDER" among them; what it runs ends with `running`. Raises ConfigError."""
+    if name.startswith(MODEL) and name != MODEL:
+        players = import_module("envhub.runs.players")  # torch, which no other policy needs
+        opened: Policy = await players.open_model(Path(name.removeprefix(MODEL)), player, running)
+        return opened
+    return light_policy(name, stage)
 
 
 def light_policy(name: str, stage: Stage) -> Policy:

@@ -12,7 +12,8 @@ import httpx
 from gymnasium.vector import AutoresetMode
 
 from envhub.envs.core import Env, Info
-from envhub.envs.spec import EnvSpec, Isolation, RewardKind
+from envhub.envs.facts import spec_from
+from envhub.envs.spec import EnvSpec
 from envhub.envs.sync_face import SyncFace, on_loop
 from envhub.envs.tasks import Task, check_split
 from envhub.envs.vector import Step, SyncVector
@@ -132,22 +133,12 @@ def remote_spec(url: str, token: str) -> EnvSpec:
     """`spec` with a token."""
     base, env_id, facts = _describe(url.rstrip("/"), token)
     served = dict(facts.get("options") or {})
-    return EnvSpec(
-        id=env_id,
+    return spec_from(
+        facts | {"id": env_id},
         make=lambda **options: RemoteEnv(base, env_id, token, wait_s=_fixed(options, served)),
-        summary=str(facts["summary"]),
-        tasks=(lambda **_: RemoteTasks(url.rstrip("/"), token)) if facts["has_tasks"] else None,
-        instructions=str(facts["instructions"]),
-        max_turns=int(facts["max_turns"]),
-        success_reward=facts["success_reward"],
-        reward_range=(float(facts["reward_range"][0]), float(facts["reward_range"][1])),
-        reward_kind=RewardKind(facts["reward_kind"]),
-        isolation=Isolation(facts["isolation"]),
-        tags=tuple(facts["tags"]),
-        players=int(facts["players"]),
-        baselines=facts["baselines"],
+        tasks=lambda **_: RemoteTasks(url.rstrip("/"), token),
+        solver=None,
         default_options=served,
-        tools=tuple(facts["tools"]),
         inline=True,  # its verbs wait on the event loop and need no thread
     )
 

@@ -14,7 +14,7 @@ from envhub.server.admission import Gate
 from envhub.server.auth import Tenants
 from envhub.server.config import ServeConfig
 from envhub.server.metrics import Metrics
-from envhub.server.problems import Problem, unknown_session
+from envhub.server.problems import Problem
 from envhub.server.sessions import Session, Sessions
 from envhub.server.traces import Traces
 from envhub.server.workers import Done, Fleet, Worker, fleet_command
@@ -313,6 +313,3 @@ def _draining() -> Problem:
     return Problem(
         503, "draining", "The server is shutting down and takes no new sessions.", "Use another, or come back.", 10.0
     )
-
-
-__all__ = ["Problem", "Service", "Session", "unknown_session"]

@@ -1,9 +1,7 @@
 """MCP as the official SDK's client speaks it, in both of its major versions, on the session that `step` uses."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 import envhub
 from tests.contract.adapters.peers import peer_python
-from tests.contract.adapters.test_wires import free_port
+from tests.served import serve
 
 ENV = "tool/Calculator-v1"
 CLIENT = """
@@ -42,13 +40,8 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    port = free_port()
-    command = [sys.executable, "-m", "envhub.cli.main", "serve", ENV, "--max-sessions", "3", "--port", str(port)]
-    with subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield f"http://127.0.0.1:{port}/envs/{ENV}"
-        process.terminate()
+    with serve(ENV, "--max-sessions", "3") as served:
+        yield f"{served.url}/envs/{ENV}"
 
 
 @pytest.mark.slow

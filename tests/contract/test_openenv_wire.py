@@ -1,9 +1,7 @@
 """Our server as OpenEnv's own client, validator and server see it: openenv 0.10 in a virtual environment of its own."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.contract.adapters.peers import peer_python
-from tests.contract.adapters.test_wires import OPENENV, free_port, server
+from tests.contract.adapters.test_wires import OPENENV, server
+from tests.served import free_port, package, serve
 
 pytestmark = pytest.mark.slow
 COUNT = """
@@ -65,20 +64,9 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    site = tmp_path_factory.mktemp("site")
-    home, info = site / "count_env", site / "count_env-1.0.dist-info"
-    home.mkdir()
-    info.mkdir()
-    (home / "__init__.py").write_text(COUNT)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: count-env\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[envhub.environments]\nt/Count-v1 = count_env:SPEC\n")
-    port = free_port()
-    command = [sys.executable, "-m", "envhub.cli.main", "serve", "t/Count-v1", "--max-sessions", "4", "--port", str(port)]
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(site)}, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield f"http://127.0.0.1:{port}"
-        process.terminate()
+    site = package(tmp_path_factory.mktemp("site"), "t/Count-v1", COUNT)
+    with serve("t/Count-v1", "--max-sessions", "4", site=site) as served:
+        yield served.url
 
 
 @pytest.mark.parametrize("path", ["", "/envs/t/Count-v1"])

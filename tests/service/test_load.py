@@ -3,8 +3,6 @@
 import asyncio
 import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ from websockets.asyncio.client import connect
 from envhub.errors import EnvError
 from envhub.server.client import RemoteEnv
 from envhub.server.connection import Refused
-from tests.contract.adapters.test_wires import free_port
+from tests.served import package, serve
 
 ECHO = """
 from envhub import Env, EnvSpec
@@ -38,22 +36,9 @@ DROPPED = int(os.environ.get("ENVHUB_SOAK_SESSIONS", "10000"))
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    site = tmp_path_factory.mktemp("site")
-    home, info = site / "echo_env", site / "echo_env-1.0.dist-info"
-    home.mkdir()
-    info.mkdir()
-    (home / "__init__.py").write_text(ECHO)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-env\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[envhub.environments]\nt/Echo-v1 = echo_env:SPEC\n")
-    port = free_port()
-    command = [sys.executable, "-m", "envhub.cli.main", "serve", "t/Echo-v1", "--workers", "2", "--port", str(port)]
-    command += ["--max-sessions", str(SESSIONS)]
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(site)}, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield f"http://127.0.0.1:{port}", process.pid
-        process.terminate()
-        assert process.wait(20) == 0
+    site = package(tmp_path_factory.mktemp("site"), "t/Echo-v1", ECHO)
+    with serve("t/Echo-v1", "--workers", "2", "--max-sessions", str(SESSIONS), site=site) as served:
+        yield served.url, served.process.pid
 
 
 def held(pid: int) -> dict[str, int]:

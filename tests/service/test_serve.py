@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -37,6 +36,7 @@ from envhub.server.auth import new_token
 from envhub.server.client import RemoteEnv
 from envhub.server.connection import Refused
 from envhub.telemetry import read_metrics
+from tests.served import Served, package, serve
 
 TROUBLE = """
 import os, time
@@ -73,6 +73,7 @@ grace_s: 5
 AUTH
 """
 LAKE = "game/FrozenLake-v1"
+SERVERS: dict[str, Served] = {}
 
 
 @contextmanager
@@ -80,34 +81,12 @@ def serving(
     folder: Path, *, workers: int = 1, lease_s: float = 60.0, auth: str = "", options: str = "{size: 3}"
 ) -> Iterator[str]:
     """A server of two fleets; its address."""
-    site = folder / "site"
-    home, info = site / "trouble_env", site / "trouble_env-1.0.dist-info"
-    home.mkdir(parents=True)
-    info.mkdir()
-    (home / "__init__.py").write_text(TROUBLE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trouble-env\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[envhub.environments]\nt/Trouble-v1 = trouble_env:SPEC\n")
     fleet = FLEET.replace("WORKERS", str(workers)).replace("LEASE", str(lease_s)).replace("AUTH", auth)
-    fleet = fleet.replace("OPTIONS", options)
-    (folder / "fleet.yaml").write_text(fleet)
-    command = [sys.executable, "-m", "envhub.cli.main", "serve", "-c", str(folder / "fleet.yaml"), "--port", "0"]
-    env = os.environ | {"PYTHONPATH": str(site)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        found = re.search(r"http://127.0.0.1:\d+", process.stdout.readline())
-        if found is None:
-            process.kill()
-            raise AssertionError(process.stderr.read())
-        drain = threading.Thread(target=process.stderr.read)
-        drain.start()
-        serving.process = process  # type: ignore[attr-defined]
-        try:
-            yield found[0]
-        finally:
-            process.terminate()
-            assert process.wait(15) == 0
-            drain.join()
+    site = package(folder / "site", "t/Trouble-v1", TROUBLE)
+    (folder / "fleet.yaml").write_text(fleet.replace("OPTIONS", options))
+    with serve("-c", str(folder / "fleet.yaml"), site=site) as served:
+        SERVERS[served.url] = served
+        yield served.url
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +100,7 @@ def trouble(url: str) -> Any:
 
 
 def children(url: str) -> set[int]:
-    pid = serving.process.pid  # type: ignore[attr-defined]
-    return {int(p) for t in Path(f"/proc/{pid}/task").iterdir() for p in (t / "children").read_text().split()}
+    return set(SERVERS[url].pids[1:])
 
 
 def test_a_served_environment_answers_as_the_local_one_on_every_wire(url: str) -> None:
@@ -466,7 +444,7 @@ def test_a_drained_server_ends_running_steps_and_leaves_no_process(tmp_path: Pat
         stepping = threading.Thread(target=lambda: answers.append(env.step("slow")))
         stepping.start()
         time.sleep(0.3)
-        serving.process.send_signal(signal.SIGTERM)  # type: ignore[attr-defined]
+        SERVERS[url].process.send_signal(signal.SIGTERM)
         time.sleep(0.2)
         stepping.join(10)
         assert answers[0][0] == "1 slow"
@@ -484,7 +462,7 @@ def test_the_fleet_file_is_read_again_without_losing_a_session(tmp_path: Path) -
 
         def reloaded(text: str, wanted: dict[str, int]) -> None:
             fleet.write_text(text)
-            serving.process.send_signal(signal.SIGHUP)  # type: ignore[attr-defined]
+            SERVERS[url].process.send_signal(signal.SIGHUP)
             deadline = time.monotonic() + 15
             while time.monotonic() < deadline:
                 state = httpx.get(f"{url}/ready").json()["fleets"]["t/Trouble-v1"]
@@ -503,9 +481,9 @@ def test_the_fleet_file_is_read_again_without_losing_a_session(tmp_path: Path) -
 
 def test_no_worker_outlives_a_killed_server(tmp_path: Path) -> None:
     workers: set[int] = set()
-    with suppress(AssertionError), serving(tmp_path) as url:  # it does not end with 0
+    with serving(tmp_path) as url:  # it does not end with 0
         workers |= children(url)
-        serving.process.kill()  # type: ignore[attr-defined]
+        SERVERS[url].process.kill()
     assert workers
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in workers):
@@ -532,7 +510,7 @@ def test_a_server_that_makes_no_sense_does_not_start(arguments: list[str], part:
 
 def test_a_dropped_socket_is_picked_up_and_a_dead_server_is_told_of_at_once(tmp_path: Path) -> None:
     """The session outlives its socket; nothing that was sent twice runs twice."""
-    with suppress(AssertionError), serving(tmp_path) as url:
+    with serving(tmp_path) as url:
         env: Any = trouble(url)
         env.reset(seed=1)
         assert env.step("a")[0] == "1 a"
@@ -549,8 +527,8 @@ def test_a_dropped_socket_is_picked_up_and_a_dead_server_is_told_of_at_once(tmp_
         assert env.step("c")[0] == "4 c"
         other = trouble(url)
         other.reset(seed=1)
-        serving.process.kill()  # type: ignore[attr-defined]
-        serving.process.wait()  # type: ignore[attr-defined]
+        SERVERS[url].process.kill()
+        SERVERS[url].process.wait()
         began = time.monotonic()
         env.close()
         other.close()

@@ -1,15 +1,13 @@
 """The server's page in a real headless Chromium: the fleets, and an environment stepped by hand."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.contract.adapters.test_wires import free_port
+from tests.served import serve
 
 pytestmark = pytest.mark.slow
 LAKE = "game/FrozenLake-v1"
@@ -17,24 +15,8 @@ LAKE = "game/FrozenLake-v1"
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "envhub.cli.main",
-        "serve",
-        LAKE,
-        "duel/TicTacToe-v1",
-        "--max-sessions",
-        "1",
-        "--port",
-        str(port),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield f"http://127.0.0.1:{port}"
-        process.terminate()
+    with serve(LAKE, "duel/TicTacToe-v1", "--max-sessions", "1") as served:
+        yield served.url
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import IO, Any
 
 from envhub.envs.core import Env, StateLevel
+from envhub.envs.facts import facts_of
 from envhub.envs.runtime.wire import pack_frame, read_frame
 from envhub.envs.spec import EnvSpec
 from envhub.envs.sync_face import SyncFace
@@ -47,20 +48,6 @@ def load_target(target: str) -> EnvSpec:
     if not isinstance(spec, EnvSpec):
         raise TypeError(f"{target} is no EnvSpec")
     return spec
-
-
-def describe(spec: EnvSpec) -> dict[str, Any]:
-    """What a spec says of itself, in plain values."""
-    names = ("id", "summary", "instructions", "max_turns", "success_reward", "reward_kind", "isolation", "players", "inline")
-    return {name: getattr(spec, name) for name in names} | {
-        "tags": list(spec.tags),
-        "reward_range": list(spec.reward_range),
-        "baselines": dict(spec.baselines),
-        "default_options": dict(spec.default_options),
-        "tools": [dict(tool) for tool in spec.tools],
-        "has_tasks": spec.tasks is not None,
-        "has_solver": spec.solver is not None,
-    }
 
 
 class Session:
@@ -266,7 +253,7 @@ def serve(target: str, requests: IO[bytes], write: Callable[[bytes], None]) -> N
     except BaseException as error:  # whatever an import may raise, SystemExit included
         write(pack_frame([[0, False, [type(error).__name__, str(error), "mend the package"]]]))
         return
-    write(pack_frame([[0, True, describe(spec)]]))
+    write(pack_frame([[0, True, facts_of(spec)]]))
     host = Host(spec, write)
     while (frame := read_frame(requests)) is not None:
         host.take(frame)

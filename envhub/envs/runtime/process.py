@@ -14,8 +14,9 @@ from concurrent.futures import TimeoutError as Late
 from typing import Any, Self
 
 from envhub.envs.core import Env, Info, StateLevel
+from envhub.envs.facts import spec_from
 from envhub.envs.runtime.wire import pack_frame, read_frame
-from envhub.envs.spec import EnvSpec, Isolation, RewardKind
+from envhub.envs.spec import EnvSpec
 from envhub.envs.tasks import Task, check_split
 from envhub.errors import ConfigError, EnvError
 
@@ -102,24 +103,12 @@ def child_command(python: str, target: str) -> tuple[str, ...]:
 def spec_of(start: Callable[[], EnvProcess]) -> EnvSpec:
     """The spec that a child describes; its environments and tasks live in the child, which is started anew when it died."""
     facts = start().facts
-    solver = (lambda env: env.solve()) if facts["has_solver"] else None
-    return EnvSpec(
-        id=str(facts["id"]),
+    return spec_from(
+        facts,
         make=lambda **options: ProcessEnv(start(), options),
-        summary=str(facts["summary"]),
-        tasks=(lambda **options: ProcessTasks(start(), options)) if facts["has_tasks"] else None,
-        instructions=str(facts["instructions"]),
-        max_turns=int(facts["max_turns"]),
-        success_reward=facts["success_reward"],
-        reward_range=(float(facts["reward_range"][0]), float(facts["reward_range"][1])),
-        reward_kind=RewardKind(facts["reward_kind"]),
-        isolation=Isolation(facts["isolation"]),
-        tags=tuple(facts["tags"]),
-        players=int(facts["players"]),
-        baselines=facts["baselines"],
+        tasks=lambda **options: ProcessTasks(start(), options),
+        solver=lambda env: env.solve(),
         default_options=facts["default_options"],
-        solver=solver,
-        tools=tuple(facts["tools"]),
     )
 
 

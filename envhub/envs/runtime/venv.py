@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from envhub.envs.listing import Listed
+from envhub.envs.listing import ADAPTERS, Listed
 from envhub.envs.runtime.process import child_command, shared, spec_of
 from envhub.envs.spec import EnvSpec
 from envhub.errors import ConfigError
 
 READY = ".envhub-ready"
-ADAPTERS = "envhub.adapters"
 
 
 def spec_in_venv(listed: Listed) -> EnvSpec:

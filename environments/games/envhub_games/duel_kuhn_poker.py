@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from envhub.envs import Env, EnvSpec, GeneratedTasks
 from envhub.envs.core import Info, StateLevel
+from envhub_games.duel import LONGEST_REPLY, STRIKES
 
 CARDS = "JQK"
 ENDS = {"pp": None, "bp": 0, "bb": None, "pbp": 1, "pbb": None}  # who takes the pot without showing; None compares cards
 _WORD = re.compile(r"\b(check|bet|call|fold)\b", re.IGNORECASE | re.ASCII)
-_LONGEST_REPLY = 4096
 
 
 class KuhnPoker(Env):
@@ -29,30 +29,38 @@ class KuhnPoker(Env):
         first, second = (int(c) for c in (task["cards"] if task else self.np_random.permutation(3)[:2]))
         if not {first, second} <= {0, 1, 2} or first == second:
             raise ValueError(f"cards {first}, {second}")
-        self.cards, self.history = (first, second), ""
+        self.cards, self.history, self.over, self.strikes = (first, second), "", False, 0
         self.luck = int(task["luck"] if task else self.np_random.integers(2**31))
         return self._told(), self._info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """The mover's word; any other is asked again."""
-        words = _WORD.findall(action[-_LONGEST_REPLY:])
-        if self.history in ENDS or not words or words[-1].lower() not in self.legal_actions():
-            told = f"{self._told()}\nSay one of: {', '.join(self.legal_actions())}."
-            return told, 0.0, self.history in ENDS, False, self._info() | {"illegal": True, "rewards": (0.0, 0.0)}
-        mover = len(self.history) % 2
+        """The mover's word. After any other the same seat is asked again; `STRIKES` of those lose what it has paid."""
+        words = _WORD.findall(action[-LONGEST_REPLY:])
+        if self.over or not words or words[-1].lower() not in self.legal_actions():
+            return self._illegal()
+        mover, self.strikes = len(self.history) % 2, 0
         self.history += "b" if words[-1].lower() in ("bet", "call") else "p"
-        over = self.history in ENDS
-        gain = payoff(self.cards, self.history) if over else 0
+        self.over = self.history in ENDS
+        gain = payoff(self.cards, self.history) if self.over else 0
         rewards = (float(gain), float(-gain))
         shown = self._told()
-        if over:
+        if self.over:
             first, second = (CARDS[card] for card in self.cards)
             shown = f"Player 1 had {first}, player 2 had {second}. Player {1 + (gain < 0)} takes the pot."
-        return shown, rewards[mover], over, False, self._info() | {"rewards": rewards}
+        return shown, rewards[mover], self.over, False, self._info() | {"rewards": rewards}
+
+    def _illegal(self) -> tuple[str, float, bool, bool, Info]:
+        mover, lost = len(self.history) % 2, not self.over and self.strikes + 1 >= STRIKES
+        told = f"{self._told()}\nSay one of: {', '.join(self.legal_actions())}."
+        rewards = ((-1.0, 1.0) if mover == 0 else (1.0, -1.0)) if lost else (0.0, 0.0)
+        self.strikes, self.over = self.strikes + 1, self.over or lost
+        if lost:
+            told = f"Player {mover + 1} loses by {STRIKES} replies that say nothing."
+        return told, rewards[mover], self.over, False, self._info() | {"illegal": True, "rewards": rewards}
 
     def legal_actions(self) -> tuple[str, ...]:
         """What the mover may say."""
-        if self.history in ENDS:
+        if self.over:
             return ()
         return ("fold", "call") if self.history.endswith("b") else ("check", "bet")
 
@@ -107,7 +115,7 @@ SPEC = EnvSpec(
     make=KuhnPoker,
     tasks=tasks,
     instructions="Poker with J, Q, K: both pay 1, the higher card takes the pot. Say check or bet; after a bet, call or fold.",
-    max_turns=6,
+    max_turns=9,
     success_reward=1.0,
     reward_range=(-2.0, 2.0),
     inline=True,

@@ -42,11 +42,29 @@ def test_the_rules_of_gymnasium_hold_and_forks_go_their_own_way(spec: EnvSpec) -
     assert env.step(action) == twin.step(action)
     before = twin.snapshot()
     for hostile in ("", "\0", "9" * 100_000, "\ud800", "<|im_end|>", "\uff11"):
-        assert twin.step(hostile)[1:4] == (0.0, False, False)
-        assert twin.step(hostile)[4]["illegal"]
-    assert {k: v for k, v in before.items() if k != "_np_random"} == {
-        k: v for k, v in twin.__dict__.items() if k != "_np_random"
-    }
+        twin.restore(before)
+        told = twin.step(hostile)
+        assert told[1:4] == (0.0, False, False)
+        assert told[4]["illegal"]
+        changed = {k for k, v in twin.__dict__.items() if k != "_np_random" and v != before[k]}
+        assert changed == {"strikes"}
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
+@pytest.mark.parametrize("loser", [0, 1])
+def test_who_says_nothing_three_times_loses_and_stalling_pays_nobody(spec: EnvSpec, loser: int) -> None:
+    legal, answer = ("check", "bet") if "Kuhn" in spec.id else ("1", "2")
+    silent = ["no"] * 9
+    replies = [lines(legal), lines(*silent)] if loser else [lines(legal, *silent), lines(answer)]
+    played = seats(spec, *replies, task=Task.of({"cards": [0, 1], "luck": 0}) if "Kuhn" in spec.id else None)
+    assert [t.reward for t in played] == ([1.0, -1.0] if loser else [-1.0, 1.0])
+    assert played[loser].stop is StopReason.TERMINATED
+    env: Any = spec.make()
+    env.reset(seed=1)
+    for reply in ("no", "no", legal, "no", "no"):  # a legal move forgives
+        assert env.step(reply)[1:3] == (0.0, False)
+    assert env.step("no")[1:3] == (-1.0, True)
+    assert env.step("no")[1:3] == (0.0, True)  # and it is paid once
 
 
 def test_a_won_game_of_tic_tac_toe_is_seen_from_both_seats() -> None:
@@ -86,7 +104,7 @@ def test_four_in_a_line_is_seen_in_every_direction() -> None:
 
 
 def test_small_boards_have_their_known_values() -> None:
-    """4 by 4 and 5 columns by 4 rows are drawn under perfect play."""
+    """4 by 4 is drawn under perfect play, from the empty board and after three moves."""
     exact = 16
     assert value("///", 4, 0, exact) == 0
     assert value(drop(drop(drop("///", 0, "X"), 0, "O"), 1, "X"), 4, 1, 13) == 0

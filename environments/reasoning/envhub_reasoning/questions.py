@@ -12,6 +12,7 @@ from envhub.envs.core import Info
 
 OPEN, CLOSE = "<answer>", "</answer>"
 _LONGEST_ANSWER = 4096
+GUESSES = 8
 _NUMBER = re.compile(r"(?<![0-9.])-?[0-9]+(?:\.[0-9]+)?")
 Untagged = Literal["whole", "last_number"]
 
@@ -42,6 +43,12 @@ class Question(Env):
         score = 0.0 if self._done else float(self._scorer.score_answer(answer=answer, entry=self._entry))
         self._done = True
         return "", score, True, False, {"success": score >= 1.0, "reward_parts": {"answer": score}}
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """What one who only knows the kind of question may guess: the answers of other questions."""
+        seed = int(self._scorer.seed) + 1
+        others = reasoning_gym.create_dataset(self._dataset, seed=seed, size=GUESSES, **self._config)
+        return tuple(f"{OPEN}{entry['answer']}{CLOSE}" for entry in others)
 
     @property
     def answer(self) -> str:

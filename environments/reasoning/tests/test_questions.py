@@ -46,3 +46,16 @@ def test_the_last_tagged_answer_counts() -> None:
 )
 def test_an_untagged_reply_can_count_by_its_last_number(reply: str, answer: str) -> None:
     assert extract(reply, untagged="last_number") == answer
+
+
+@pytest.mark.parametrize("name", [*DATASETS, "math"])
+def test_a_random_player_knows_the_kind_of_answer_and_not_the_answer(name: str) -> None:
+    env = cast(Env, make(f"reasoning/{name}-v1"))
+    rewards = []
+    for seed in range(25):
+        env.reset(seed=seed)
+        guesses = env.legal_actions()
+        assert guesses == env.legal_actions()
+        assert all(guess.startswith(("<answer>", "\\boxed{")) for guess in guesses)
+        rewards.append(float(env.step(guesses[seed % len(guesses)])[1]))
+    assert sum(reward == 1.0 for reward in rewards) < 12

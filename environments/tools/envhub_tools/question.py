@@ -1,5 +1,6 @@
 """What the tool environments share: the style of calls is an option, and every answer names its state."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from envhub.envs.core import Info, StateLevel
@@ -16,9 +17,9 @@ class ToolQuestion(ToolEnv):
         """Take calls in one of the styles of `envhub.envs.parsers`."""
         self.call_style = checked_style(style)  # type: ignore[misc]  # the class's default is an option here
 
+    @abstractmethod
     def anchor(self) -> str:
         """A name of the current state within the task."""
-        raise NotImplementedError
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
         """Start a task; the tools are explained first."""

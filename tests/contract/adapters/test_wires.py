@@ -19,6 +19,7 @@ from envhub.envs.registry import load_spec
 from envhub.envs.sync_face import SyncFace
 from envhub.errors import ConfigError, EnvError
 from tests.contract.adapters.peers import peer_python
+from tests.served import free_port
 
 OPENENV = """
 import sys, uvicorn
@@ -52,12 +53,6 @@ class Count(Environment):
 app = create_app(Count, Act, Obs, env_name="count", max_concurrent_envs=8)
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
 """
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 @contextmanager
