@@ -1,11 +1,14 @@
 """Adapters whose peers have virtual environments of their own: each is really played, and its rewards are the peer's."""
 
+import json
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from envhub.envs.adapters.browsergym import SIGNATURES, parse_actions
 from envhub.envs.check import check
 from envhub.envs.runtime.process import EnvProcess, child_command, spec_of
 from envhub.envs.spec import EnvSpec
@@ -26,6 +29,32 @@ def begin(spec: EnvSpec, index: int = 0) -> Any:
     task = spec.tasks().get("train", index) if spec.tasks else Task("", {})
     env.first = env.reset(seed=1, options={"task": dict(task.data)} if task.data else None)
     return env
+
+
+BROWSERGYM = """
+import inspect, json
+from browsergym.core.action import functions
+from browsergym.core.action.highlevel import HighLevelActionSet
+actions = HighLevelActionSet(subsets=["chat", "infeas", "bid", "coord", "nav", "tab"]).action_set
+told = {name: [inspect.signature(getattr(functions, name)), action.examples] for name, action in actions.items()}
+for name in ("check", "uncheck"):  # of some of its sets
+    told[name] = [inspect.signature(getattr(functions, name)), []]
+needed = lambda p: p.default is p.empty
+print(json.dumps({name: [[[p.name, needed(p)] for p in s.parameters.values()], e] for name, (s, e) in told.items()}))
+"""
+
+
+def test_every_action_of_browsergym_is_read() -> None:
+    command = [peer_python(["browsergym-core==0.14.3"]), "-c", BROWSERGYM]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+    assert set(told) == set(SIGNATURES)
+    for name, (parameters, examples) in told.items():
+        required, optional, keywords = SIGNATURES[name]
+        assert [needed for _, needed in parameters] == [True] * len(required) + [False] * len(optional), name
+        assert {parameter for parameter, _ in parameters} == keywords
+        for example in examples:
+            (action,) = parse_actions(example)
+            assert action.name in (name, "keyboard_up")  # keyboard_down's examples are those of keyboard_up
 
 
 def test_textarena_plays_one_and_two_players() -> None:
