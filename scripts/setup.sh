@@ -46,7 +46,7 @@ pip install -r <("$VENV/bin/python" - <<'PY'
 import glob, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 extras = project["optional-dependencies"]
-wanted = project["dependencies"] + sum((extras[e] for e in ("train", "serve", "data", "dev")), [])
+wanted = project["dependencies"] + sum((extras[e] for e in ("train", "serve", "data", "ray", "dev")), [])
 for path in sorted(glob.glob("environments/*/pyproject.toml")):
     wanted += tomllib.load(open(path, "rb"))["project"]["dependencies"]
 print("\n".join(sorted({w for w in wanted if not w.startswith(("torch>", "deepspeed", "envhub-"))})))

@@ -5,7 +5,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from envhub.journal.store import Journal
 from envhub.policy.core import Policy
 from envhub.rollout.episode import Stage
 from envhub.rollout.many import play_many
-from envhub.runs.stage import DEFAULT_PLAYER, PlayerOptions, build_stage, held_out, open_policy
+from envhub.runs.seats import open_policy, seated
+from envhub.runs.stage import DEFAULT_PLAYER, PlayerOptions, build_stage, held_out
 from envhub.types import EvalSummary, Trajectory
 
 
@@ -83,11 +83,9 @@ async def _play(
     stage: Stage, policy: str, opponents: Sequence[str], tasks: Sequence[Task], samples: int, seed: int, player: PlayerOptions
 ) -> tuple[Trajectory, ...]:
     async with AsyncExitStack() as running:
-        seated = await open_policy(policy, stage, player, running)
-        others = [await open_policy(name, stage, player, running) for name in opponents]
-        return await play_many(
-            replace(stage, opponents=tuple(others)), seated, tasks, samples=samples, seed=seed, stream="eval"
-        )
+        own = await open_policy(policy, stage, player, running)
+        table = await seated(stage, opponents, player, running)
+        return await play_many(table, own, tasks, samples=samples, seed=seed, stream="eval")
 
 
 def _make_folder(out: Path) -> None:

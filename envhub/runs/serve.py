@@ -7,12 +7,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 import uvloop
 
+from envhub.cluster.links import Link
 from envhub.envs.runtime.child import calm_collector
 from envhub.errors import ConfigError, EnvHubError
 from envhub.server.app import build_app
@@ -25,6 +27,7 @@ from envhub.settings import load_settings
 from envhub.telemetry import setup_logging
 
 log = logging.getLogger("envhub.serve")
+NewLink = Callable[[FleetConfig], Link]
 
 
 def serve_config(
@@ -43,11 +46,11 @@ def serve_config(
         raise ConfigError("name environments, or a fleet file with -c", mend="envhub serve game/FrozenLake-v1")
     given = {k: v for k, v in server.items() if v is not None}
     try:
+        more = {k: v for k, v in fleet.items() if v is not None}
         if path is None:
-            more = {k: v for k, v in fleet.items() if v is not None}
             return ServeConfig(fleets=tuple(FleetConfig(id=env, **more) for env in envs), **given)
-        found = load_settings(ServeConfig, path, overrides)
-        return ServeConfig.model_validate(found.model_dump() | given)
+        found = load_settings(ServeConfig, path, overrides).model_dump()
+        return ServeConfig.model_validate(found | given | {"fleets": [one | more for one in found["fleets"]]})
     except ValueError as error:
         raise ConfigError(f"the server's config is wrong: {error}", mend="correct it") from error
 
@@ -63,12 +66,27 @@ def serve(config: ServeConfig, again: Callable[[], ServeConfig]) -> int:
     tenants = Tenants.read(config.auth)
     for fleet in config.fleets:
         fleet_command(fleet.id)
-    return uvloop.run(_serve(config, again, tenants, _listen(config)))
+    with contextlib.ExitStack() as stack:
+        new_link = None if config.ray is None else stack.enter_context(_cluster(config.ray))
+        return uvloop.run(_serve(config, again, tenants, _listen(config), new_link))
 
 
-async def _serve(config: ServeConfig, again: Callable[[], ServeConfig], tenants: Tenants, listener: socket.socket) -> int:
+@contextlib.contextmanager
+def _cluster(address: str) -> Iterator[NewLink]:
+    """Where workers run while the block lasts: on a Ray cluster. Raises ConfigError."""
+    try:
+        cluster = import_module("envhub.cluster.ray_link")
+    except ImportError as error:
+        raise ConfigError("workers on a cluster need ray", mend="pip install 'envhub-rl[ray]'") from error
+    with cluster.connected(address):
+        yield lambda fleet: cluster.RayLink(**fleet.placement.model_dump())
+
+
+async def _serve(
+    config: ServeConfig, again: Callable[[], ServeConfig], tenants: Tenants, listener: socket.socket, new_link: NewLink | None
+) -> int:
     host, port = listener.getsockname()[:2]
-    service = Service(config, tenants)
+    service = Service(config, tenants, new_link)
     try:
         async with service.running():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, service, again)

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -86,15 +84,6 @@ class PlayerOptions:
 
 AT_ONCE = 64
 DEFAULT_PLAYER = PlayerOptions()
-
-
-async def open_policy(name: str, stage: Stage, player: PlayerOptions, running: AsyncExitStack) -> Policy:
-    """The policy of a name, "hf:FOLDER" among them; what it runs ends with `running`. Raises ConfigError."""
-    if name.startswith(MODEL) and name != MODEL:
-        players = import_module("envhub.runs.players")  # torch, which no other policy needs
-        opened: Policy = await players.open_model(Path(name.removeprefix(MODEL)), player, running)
-        return opened
-    return light_policy(name, stage)
 
 
 def light_policy(name: str, stage: Stage) -> Policy:

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,8 @@ from envhub.runs.metrics import update_metrics
 from envhub.runs.parts import banned, token_policy, turn_format
 from envhub.runs.replay import replay_text
 from envhub.runs.resume import Frontier, Progress, find_frontier, refuse_changes
-from envhub.runs.stage import PlayerOptions, build_stage, build_tasks, held_out, open_policy, random_episodes, vocabulary
+from envhub.runs.seats import with_opponents
+from envhub.runs.stage import build_stage, build_tasks, held_out, random_episodes, vocabulary
 from envhub.runs.tasks import learn_from, task_source
 from envhub.runs.warmup import warmup_step
 from envhub.telemetry import MetricsSink, read_metrics, setup_logging, truncate_metrics
@@ -115,19 +116,9 @@ def train(config: TrainConfig, *, resume: bool, display: Display) -> TrainResult
         )
         run = TrainRun(config, folder, journal, stage, display)
         try:
-            return asyncio.run(_play(run, resume=resume))
+            return asyncio.run(with_opponents(run, resume=resume))
         except* EnvHubError as group:
             raise _first(group) from None
-
-
-async def _play(run: "TrainRun", *, resume: bool) -> TrainResult:
-    """The run, with the policies of the other seats."""
-    sampler = run.config.sampler
-    player = PlayerOptions(sampler.temperature, sampler.max_tokens)
-    async with AsyncExitStack() as running:
-        others = [await open_policy(name, run.stage, player, running) for name in run.config.env.opponents]
-        run.stage = replace(run.stage, opponents=tuple(others))
-        return await run.main(resume=resume)
 
 
 class TrainRun:

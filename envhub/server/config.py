@@ -8,6 +8,14 @@ from pydantic import Field, model_validator
 from envhub.settings import Settings
 
 
+class Placement(Settings):
+    """What one worker reserves on a Ray cluster; workers are spread over its machines."""
+
+    num_cpus: float = Field(default=1.0, ge=0)
+    memory_mib: int | None = Field(default=None, ge=64)
+    resources: dict[str, float] = Field(default_factory=dict)
+
+
 class FleetConfig(Settings):
     """One environment and the processes that run it."""
 
@@ -16,6 +24,13 @@ class FleetConfig(Settings):
     options: dict[str, Any] = Field(default_factory=dict)
     """Given to every environment; callers may not change them."""
     workers: int = Field(default=1, ge=1, le=1024)
+    max_workers: int | None = Field(default=None, ge=1, le=4096)
+    """With it, workers come and go between `workers` and this by the sessions held and waited for; each holds its part of
+    `max_sessions`."""
+    calm_s: float = Field(default=60.0, gt=0)
+    """How long fewer workers must have been enough before one goes."""
+    placement: Placement = Placement()
+    """What a worker reserves on a Ray cluster."""
     max_sessions: int = Field(default=4096, ge=1)
     """Sessions at once, over all workers."""
     queue: int = Field(default=1024, ge=0)
@@ -30,6 +45,12 @@ class FleetConfig(Settings):
     memory_mib: int | None = Field(default=None, ge=64)
     """A worker that holds more is replaced."""
 
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.max_workers is not None and self.max_workers < self.workers:
+            raise ValueError(f"max_workers {self.max_workers} is below workers {self.workers}")
+        return self
+
 
 class ServeConfig(Settings):
     """A server."""
@@ -43,6 +64,8 @@ class ServeConfig(Settings):
     """Host names that requests may name beside loopback's; "*" for any."""
     allowed_origins: tuple[str, ...] = ()
     """Origins from which browsers may call beside this server's own."""
+    ray: str | None = None
+    """A Ray cluster whose machines run the workers: host:port, "auto", or "local" for one of its own; none runs them here."""
     traces: bool = False
     """OpenTelemetry spans of every session and verb."""
     grace_s: float = Field(default=10.0, ge=0)

@@ -6,15 +6,17 @@ import logging
 import random
 import time
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from envhub.cluster.links import Link
 from envhub.errors import ConfigError
 from envhub.server.admission import Gate
 from envhub.server.auth import Tenants
-from envhub.server.config import ServeConfig
+from envhub.server.config import FleetConfig, ServeConfig
 from envhub.server.metrics import Metrics
 from envhub.server.problems import Problem
+from envhub.server.scaling import Scaler
 from envhub.server.sessions import Session, Sessions
 from envhub.server.traces import Traces
 from envhub.server.workers import Done, Fleet, Worker, fleet_command
@@ -28,12 +30,13 @@ MAX_WAIT_S = 600.0
 class Service:
     """Fleets, leases, gates and metrics. Use it in `async with service.running()`."""
 
-    def __init__(self, config: ServeConfig, tenants: Tenants) -> None:
-        """Raises ConfigError for an environment that is not installed."""
+    def __init__(self, config: ServeConfig, tenants: Tenants, new_link: Callable[[FleetConfig], Link] | None = None) -> None:
+        """`new_link` says where workers run, by default here. Raises ConfigError for an environment that is not installed."""
         self.config, self.tenants = config, tenants
-        self.fleets = {fleet.id: Fleet(fleet, fleet_command(fleet.id)) for fleet in config.fleets}
+        self.fleets = {fleet.id: Fleet(fleet, fleet_command(fleet.id), new_link) for fleet in config.fleets}
+        self._scalers = {fleet.id: scaler for fleet in config.fleets if (scaler := _scaler(fleet))}
         shares = tenants.shares()
-        self.gates = {fleet.id: Gate(fleet.max_sessions, queue=fleet.queue, shares=shares) for fleet in config.fleets}
+        self.gates = {fleet.id: Gate(self._places(fleet), queue=fleet.queue, shares=shares) for fleet in config.fleets}
         self.clock = asyncio.get_running_loop().time
         self.metrics, self.traces = Metrics(), Traces(wanted=config.traces)
         self.sessions = Sessions(self.fleets, self.clock, self._session_ended)
@@ -169,6 +172,7 @@ class Service:
             fleet.reconfigure(new[name])
             self.gates[name].queue = new[name].queue
             self._grant(name, self.gates[name].resize(new[name].max_sessions))
+        self._scalers = {fleet.id: scaler for fleet in config.fleets if (scaler := _scaler(fleet))}
         log.info("the config was read again", extra={"fleets": len(new)})
 
     def health(self) -> dict[str, Any]:
@@ -176,7 +180,7 @@ class Service:
         fleets = {
             name: {
                 "workers": sum(w.alive for w in fleet.workers),
-                "wanted": fleet.config.workers,
+                "wanted": fleet.wanted,
                 "restarts": fleet.restarts,
                 "sessions": self.gates[name].held,
                 "max_sessions": self.gates[name].capacity,
@@ -281,6 +285,23 @@ class Service:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.metrics.expired(self.sessions.sweep())
+            for name, scaler in self._scalers.items():
+                self._scale(name, scaler)
+
+    def _scale(self, name: str, scaler: Scaler) -> None:
+        """As many workers as the sessions need, and as many places as the workers hold."""
+        fleet, gate = self.fleets[name], self.gates[name]
+        wanted = scaler.wanted(self.clock(), gate.held + gate.waiting)
+        if wanted != fleet.wanted:
+            log.info("a fleet is resized", extra={"fleet": name, "workers": wanted, "was": fleet.wanted})
+            fleet.resize(wanted)
+        if (places := self._places(fleet.config)) != gate.capacity:
+            self._grant(name, gate.resize(places))
+
+    def _places(self, config: FleetConfig) -> int:
+        """How many sessions a fleet may hold now."""
+        scaler, serving = self._scalers.get(config.id), len(self.fleets[config.id].serving())
+        return config.max_sessions if scaler is None else min(config.max_sessions, scaler.places * max(1, serving))
 
     async def _canary_forever(self) -> None:
         """Readiness is a reset and a step that went all the way through."""
@@ -302,6 +323,13 @@ class Service:
             return problem.detail
         finally:
             fleet.left(worker, number)
+
+
+def _scaler(fleet: FleetConfig) -> Scaler | None:
+    if fleet.max_workers is None:
+        return None
+    places = -(-fleet.max_sessions // fleet.max_workers)
+    return Scaler(fleet.workers, fleet.max_workers, places, fleet.calm_s, now=fleet.workers)
 
 
 def _settle(future: asyncio.Future[Any], value: Any, failed: Problem | None) -> None:

@@ -7,13 +7,12 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from envhub.cluster.links import Link, ProcessLink
 from envhub.envs.listing import find
 from envhub.envs.runtime.process import child_command
 from envhub.envs.runtime.venv import venv_python
@@ -48,12 +47,12 @@ class _Pending:
     session: int
 
 
-class Worker(asyncio.SubprocessProtocol):
-    """One child process, as long as it lives."""
+class Worker:
+    """One child, as long as it lives."""
 
-    def __init__(self, name: str, on_end: Callable[["Worker"], None]) -> None:
-        """Call `start` next. `on_end` is told once, when the process has ended."""
-        self.name, self._on_end = name, on_end
+    def __init__(self, name: str, link: Link, on_end: Callable[["Worker"], None]) -> None:
+        """Call `start` next. `on_end` is told once, when the child has ended."""
+        self.name, self._link, self._on_end = name, link, on_end
         self.sessions: set[int] = set()
         self.episodes = 0
         self.cause = ""
@@ -61,35 +60,29 @@ class Worker(asyncio.SubprocessProtocol):
         self.facts: dict[str, Any] = {}
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._running = False
         self._ended = asyncio.Event()
         self._pending: dict[int, _Pending] = {}
         self._numbers, self._names = itertools.count(1), itertools.count(1)
         self._outbox: list[Sequence[Any]] = []
         self._buffer = bytearray()
-        self._transport: asyncio.SubprocessTransport | None = None
-        self._pipe: asyncio.WriteTransport | None = None
 
     async def start(self, command: Sequence[str], deadline_s: float) -> None:
-        """Spawn the child and wait for its spec. Raises Problem if it does not come up."""
-        transport, _ = await self._loop.subprocess_exec(lambda: self, *command, stderr=None)
-        self._transport = transport
-        self._pipe = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))  # uvloop has its own
+        """Start the child and wait for its spec. Raises Problem if it does not come up."""
         try:
             async with asyncio.timeout(deadline_s):
+                await self._link.start(command, self._received, self._child_ended)
+                self._running = True
                 self.facts = await self._started
-        except TimeoutError as error:
-            self.kill(f"did not start within {deadline_s:g} s")
-            raise Problem(503, "worker_start", f"{self.name} did not start within {deadline_s:g} s.") from error
-
-    @property
-    def pid(self) -> int:
-        """Of the child; 0 before it is spawned."""
-        return 0 if self._transport is None else self._transport.get_pid()
+        except (TimeoutError, OSError) as error:
+            why = f"did not start within {deadline_s:g} s" if isinstance(error, TimeoutError) else f"does not start: {error}"
+            self.kill(why)
+            raise Problem(503, "worker_start", f"{self.name} {why}."[:500]) from error
 
     @property
     def alive(self) -> bool:
         """Whether the child runs and takes requests."""
-        return self._transport is not None and not self._ended.is_set() and not self.cause
+        return self._running and not self._ended.is_set() and not self.cause
 
     def open(self) -> int:
         """A number for a new session."""
@@ -123,37 +116,33 @@ class Worker(asyncio.SubprocessProtocol):
 
     def memory_mib(self) -> float:
         """Resident memory of the child, where the system tells."""
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-            return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-        return 0.0
+        return self._link.memory_mib()
 
     def kill(self, cause: str) -> None:
         """End the child at once, saying why."""
         self.cause = self.cause or cause
-        if self._transport is not None and self._transport.get_returncode() is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._transport.kill()
+        self._link.kill()
 
     async def stop(self) -> None:
         """End the child in order: close its input, wait a little, then kill it."""
         self.cause = self.cause or "was stopped"
-        if self._transport is None:
+        if not self._running:
+            self._link.kill()
             return
-        if self._pipe is not None:
-            self._pipe.close()
+        self._link.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await self._ended.wait()
-        self.kill("")
+        if not self._ended.is_set():
+            self._link.kill()
         await self._ended.wait()
 
     def _flush(self) -> None:
         batch, self._outbox = self._outbox, []
-        if self._pipe is None or not batch:
+        if not batch or self._ended.is_set():
             return
         try:
-            self._pipe.write(pack_frame(batch))
+            self._link.write(pack_frame(batch))
         except ValueError:
             for request in batch:
                 self._send_alone(request)
@@ -165,13 +154,9 @@ class Worker(asyncio.SubprocessProtocol):
             pending = self._pending.pop(request[0])
             pending.done(None, Problem(422, "not_plain", "The request holds no plain values, or is too large."))
             return
-        assert self._pipe is not None
-        self._pipe.write(frame)
+        self._link.write(frame)
 
-    # What the event loop tells
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Answers arrive."""
+    def _received(self, data: bytes) -> None:
         self._buffer += data
         place, buffer = 0, self._buffer
         while len(buffer) - place >= 4:
@@ -205,12 +190,8 @@ class Worker(asyncio.SubprocessProtocol):
             kind, what, _ = value
             self._started.set_exception(Problem(503, "worker_start", f"{self.name} does not start: {kind}: {what}"[:500]))
 
-    def process_exited(self) -> None:
-        """The child has ended."""
-        assert self._transport is not None
-        code = self._transport.get_returncode()
-        if not self.cause:
-            self.cause = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+    def _child_ended(self, cause: str) -> None:
+        self.cause = self.cause or cause
         self._ended.set()
         if not self._started.done():
             self._started.set_exception(Problem(503, "worker_start", f"{self.name} {self.cause} before it was ready."))
@@ -219,7 +200,6 @@ class Worker(asyncio.SubprocessProtocol):
         lost = self.lost()
         for one in pending.values():
             one.done(None, lost)
-        self._transport.close()
         self._on_end(self)
 
 
@@ -234,14 +214,19 @@ def env_problem(kind: str, what: str, mend: str) -> Problem:
 class Fleet:
     """The workers of one environment. Use it in `async with fleet.running()`."""
 
-    def __init__(self, config: FleetConfig, command: Sequence[str]) -> None:
-        """Nothing is started yet."""
+    def __init__(
+        self, config: FleetConfig, command: Sequence[str], new_link: Callable[[FleetConfig], Link] | None = None
+    ) -> None:
+        """Nothing is started yet. `new_link` says where children run; by default on this machine."""
         self.config, self._command = config, tuple(command)
+        self._new_link = new_link or (lambda _: ProcessLink())
+        self.wanted = config.workers
         self.workers: list[Worker] = []
         self.facts: dict[str, Any] = {}
         self.restarts = 0
         self.lost_sessions: Callable[[Worker], None] = lambda worker: None
         self._group: asyncio.TaskGroup | None = None
+        self._starting = 0
         self._failures: list[float] = []
         self._closing = False
         self._numbers = itertools.count()
@@ -273,8 +258,7 @@ class Fleet:
 
     def pick(self) -> Worker | None:
         """The live worker with the fewest sessions."""
-        live = [w for w in self.workers if w.alive and not w.retiring]
-        return min(live, key=lambda w: len(w.sessions), default=None)
+        return min(self.serving(), key=lambda w: len(w.sessions), default=None)
 
     def episode_ended(self, worker: Worker) -> None:
         """Count an episode; a worker that has had enough takes no new sessions and is replaced."""
@@ -291,20 +275,33 @@ class Fleet:
             self._group.create_task(worker.stop())
 
     def reconfigure(self, config: FleetConfig) -> None:
-        """Take another config of the same environment: workers are started, or retire when their sessions have ended."""
+        """Take another config of the same environment."""
         self.config = config
-        serving = [w for w in self.workers if w.alive and not w.retiring]
-        assert self._group is not None, "only a running fleet can be reconfigured"
-        for _ in range(config.workers - len(serving)):
-            self._group.create_task(self._restart())
-        for worker in sorted(serving, key=lambda w: len(w.sessions))[: max(0, len(serving) - config.workers)]:
+        self.resize(config.workers)
+
+    def resize(self, workers: int) -> None:
+        """Have so many workers: some are started, or retire when their sessions have ended."""
+        self.wanted = workers
+        serving = self.serving()
+        assert self._group is not None, "only a running fleet can be resized"
+        for _ in range(workers - len(serving) - self._starting):
+            self._group.create_task(self._restart(wait=False))
+        for worker in sorted(serving, key=lambda w: len(w.sessions))[: max(0, len(serving) - workers)]:
             worker.retiring = True
             if not worker.sessions:
                 self._group.create_task(worker.stop())
 
+    def serving(self) -> list[Worker]:
+        """Workers that take new sessions."""
+        return [w for w in self.workers if w.alive and not w.retiring]
+
     async def _start(self) -> None:
-        worker = Worker(f"{self.config.id}#{next(self._numbers)}", self._on_end)
-        await worker.start(self._command, self.config.start_deadline_s)
+        worker = Worker(f"{self.config.id}#{next(self._numbers)}", self._new_link(self.config), self._on_end)
+        self._starting += 1
+        try:
+            await worker.start(self._command, self.config.start_deadline_s)
+        finally:
+            self._starting -= 1
         if self._closing:
             await worker.stop()
             return
@@ -321,13 +318,15 @@ class Fleet:
         log.error("a worker ended", extra={"worker": worker.name, "cause": worker.cause})
         self._group.create_task(self._restart())
 
-    async def _restart(self) -> None:
-        """Start another one, later after each failure in a row."""
+    async def _restart(self, *, wait: bool = True) -> None:
+        """Start another one, later after each failure in a row; without `wait` the first attempt is made at once."""
         while not self._closing:
-            now = self._loop.time()
-            self._failures = [t for t in self._failures if now - t < QUIET_S] + [now]
-            await asyncio.sleep(min(BACKOFF_S[0] * 2 ** (len(self._failures) - 1), BACKOFF_S[1]))
-            self.restarts += 1
+            if wait:
+                now = self._loop.time()
+                self._failures = [t for t in self._failures if now - t < QUIET_S] + [now]
+                await asyncio.sleep(min(BACKOFF_S[0] * 2 ** (len(self._failures) - 1), BACKOFF_S[1]))
+                self.restarts += 1
+            wait = True
             try:
                 await self._start()
                 return

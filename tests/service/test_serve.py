@@ -452,6 +452,35 @@ def test_a_drained_server_ends_running_steps_and_leaves_no_process(tmp_path: Pat
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
 
+def test_workers_come_with_the_callers_and_go_after_a_calm_while(tmp_path: Path) -> None:
+    """From 1 to 3 workers of 2 places each: never more sessions than places, and nobody who waits goes away empty."""
+    fleet = "{id: t/Trouble-v1, workers: 1, max_workers: 3, calm_s: 0.5, max_sessions: 6, queue: 16}"
+    (tmp_path / "fleet.yaml").write_text(f"fleets: [{fleet}]")
+    site = package(tmp_path / "site", "t/Trouble-v1", TROUBLE)
+    with serve("-c", str(tmp_path / "fleet.yaml"), site=site) as served:
+
+        def state() -> dict[str, int]:
+            found: dict[str, int] = httpx.get(f"{served.url}/ready").json()["fleets"]["t/Trouble-v1"]
+            return {name: found[name] for name in ("workers", "wanted", "sessions", "max_sessions")}
+
+        def until(wanted: dict[str, int]) -> None:
+            deadline = time.monotonic() + 20
+            while state() != wanted:
+                assert time.monotonic() < deadline, state()
+                time.sleep(0.05)
+
+        until({"workers": 1, "wanted": 1, "sessions": 0, "max_sessions": 2})
+        with ThreadPoolExecutor(6) as pool:
+            opened = list(pool.map(lambda _: _open(served.url, 20.0), range(6)))
+        assert len(set(opened)) == 6
+        until({"workers": 3, "wanted": 3, "sessions": 6, "max_sessions": 6})
+        assert len(served.pids) == 4
+        for session in opened:
+            assert httpx.delete(f"{served.url}/envs/t/Trouble-v1/sessions/{session}").status_code == 204
+        until({"workers": 1, "wanted": 1, "sessions": 0, "max_sessions": 2})
+        assert len(served.pids) == 2
+
+
 def test_the_fleet_file_is_read_again_without_losing_a_session(tmp_path: Path) -> None:
     with serving(tmp_path) as url:
         env = trouble(url)
