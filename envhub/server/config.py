@@ -40,6 +40,8 @@ class FleetConfig(Settings):
     start_deadline_s: float = Field(default=60.0, gt=0, le=3600)
     lease_s: float = Field(default=60.0, gt=0, le=86_400)
     """A session that nothing renews for so long is over."""
+    repeatable: bool = False
+    """The environment repeats itself exactly: after a restart recorded sessions are brought back by doing their verbs again."""
     recycle_episodes: int | None = Field(default=None, ge=1)
     """A worker is replaced after so many episodes, once its sessions have ended."""
     memory_mib: int | None = Field(default=None, ge=64)
@@ -64,6 +66,8 @@ class ServeConfig(Settings):
     """Host names that requests may name beside loopback's; "*" for any."""
     allowed_origins: tuple[str, ...] = ()
     """Origins from which browsers may call beside this server's own."""
+    record: Path | None = None
+    """A file that keeps sessions and answers over a restart: no answer goes out before it is written."""
     ray: str | None = None
     """A Ray cluster whose machines run the workers: host:port, "auto", or "local" for one of its own; none runs them here."""
     traces: bool = False

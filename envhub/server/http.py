@@ -112,8 +112,8 @@ def session_routes(service: Service, env_id: str) -> APIRouter:  # noqa: C901  a
     """The routes of one environment."""
     routes = APIRouter(tags=["sessions"], route_class=StrictRoute)
 
-    def session_of(request: Request, token: str) -> Session:
-        session = service.sessions.find(token, request.scope["tenant"])
+    def session_of(request: Request, token: str, request_id: str = "") -> Session:
+        session = service.sessions.find(token, request.scope["tenant"], request_id)
         if session.env_id != env_id:
             raise Problem(404, "session_unknown", "There is no such session.", "Open a new one.")
         return session
@@ -157,14 +157,14 @@ def session_routes(service: Service, env_id: str) -> APIRouter:  # noqa: C901  a
     @routes.post("/sessions/{token}/reset")
     async def reset(request: Request, token: str, body: ResetBody = RESET, request_id: RequestId = "") -> Begun:
         """Begin an episode."""
-        session = session_of(request, token)
+        session = session_of(request, token, request_id)
         observation, info = await service.call(session, "reset", [body.seed, body.options], request=request_id)
         return Begun(observation=observation, info=info)
 
     @routes.post("/sessions/{token}/step")
     async def step(request: Request, token: str, body: StepBody, request_id: RequestId = "") -> Stepped:
         """Take one action."""
-        session = session_of(request, token)
+        session = session_of(request, token, request_id)
         given = await service.call(session, "step", body.action, request=request_id, seq=body.seq)
         names = ("observation", "reward", "terminated", "truncated", "info")
         return Stepped(**dict(zip(names, given, strict=True)), steps=session.steps)

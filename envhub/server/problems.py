@@ -17,6 +17,7 @@ TITLES = {
     502: "Environment broke its contract",
     503: "Unavailable",
     504: "Deadline exceeded",
+    507: "Storage full",
 }
 
 

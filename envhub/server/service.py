@@ -16,9 +16,11 @@ from envhub.server.auth import Tenants
 from envhub.server.config import FleetConfig, ServeConfig
 from envhub.server.metrics import Metrics
 from envhub.server.problems import Problem
+from envhub.server.record import Record
 from envhub.server.scaling import Scaler
 from envhub.server.sessions import Session, Sessions
 from envhub.server.traces import Traces
+from envhub.server.waking import wake
 from envhub.server.workers import Done, Fleet, Worker, fleet_command
 
 log = logging.getLogger(__name__)
@@ -39,7 +41,8 @@ class Service:
         self.gates = {fleet.id: Gate(self._places(fleet), queue=fleet.queue, shares=shares) for fleet in config.fleets}
         self.clock = asyncio.get_running_loop().time
         self.metrics, self.traces = Metrics(), Traces(wanted=config.traces)
-        self.sessions = Sessions(self.fleets, self.clock, self._session_ended)
+        self.record = None if config.record is None else Record(config.record)
+        self.sessions = Sessions(self.fleets, self.clock, self._session_ended, self.record)
         self.draining = False
         self.began = time.time()
         self._waiting: dict[tuple[str, int], asyncio.Future[None]] = {}
@@ -52,6 +55,9 @@ class Service:
         async with contextlib.AsyncExitStack() as stack:
             for fleet in self.fleets.values():
                 await stack.enter_async_context(fleet.running())
+            if self.record is not None:
+                stack.callback(self.record.close)
+                await wake(self.record, self.fleets, self.gates, self.sessions)
             async with asyncio.TaskGroup() as group:
                 helpers = [group.create_task(self._sweep_forever()), group.create_task(self._canary_forever())]
                 try:
@@ -93,6 +99,8 @@ class Service:
         self.sessions.fork(session, lambda twin, failed: _settle(made, twin, failed))
         try:
             twin = await made
+            if self.record is not None:
+                await self._recorded(self.record, twin)
             self.traces.opened(twin)
             return twin
         except BaseException:
@@ -139,10 +147,11 @@ class Service:
         worker = fleet.pick()
         if worker is None:
             raise Problem(503, "no_worker", "No worker of this environment is running.", "One is being started.", 1.0)
+        limit = fleet.config.step_deadline_s
         if worker not in self._task_sets:
             number = worker.open()
             worker.sessions.discard(number)  # it holds no place
-            self._task_sets[worker] = number, await self._ask(fleet, worker, number, "tasks", fleet.config.options)
+            self._task_sets[worker] = number, await worker.do(number, "tasks", fleet.config.options, limit)
         number, sizes = self._task_sets[worker]
         if verb == "tasks":
             return sizes
@@ -150,13 +159,7 @@ class Service:
         size = sizes.get(split, 0) if isinstance(split, str) else 0
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < (2**62 if size is None else size):
             raise Problem(422, "task_invalid", f"Give a split of {', '.join(sizes)} and an index within it.")
-        return await self._ask(fleet, worker, number, "task", [split, index])
-
-    async def _ask(self, fleet: Fleet, worker: Worker, number: int, verb: str, argument: Any) -> Any:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        deadline = self.clock() + fleet.config.step_deadline_s
-        worker.ask(number, verb, argument, deadline, lambda value, failed: _settle(answer, value, failed))
-        return await answer
+        return await worker.do(number, "task", [split, index], limit)
 
     def reload(self, config: ServeConfig) -> None:
         """Take another config while running: workers, capacity, queues, leases and deadlines of the same fleets.
@@ -256,14 +259,32 @@ class Service:
             raise Problem(503, "no_worker", "No worker of this environment is running.", "One is being started.", 1.0)
         number = worker.open()
         try:
-            await self._ask(fleet, worker, number, "make", fleet.config.options)
+            await worker.do(number, "make", fleet.config.options, fleet.config.step_deadline_s)
         except BaseException:
             fleet.left(worker, number)
             raise
         session = self.sessions.add(tenant, fleet.config.id, worker, number)
+        if self.record is not None:
+            await self._recorded(self.record, session)
         self.metrics.opened(fleet.config.id)
         self.traces.opened(session)
         return session
+
+    async def _recorded(self, record: Record, session: Session) -> None:
+        """A new session is written, or ended. Raises Problem (507)."""
+        written: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        record.opened(
+            session.key,
+            session.tenant,
+            session.env_id,
+            lambda problem: loop.call_soon_threadsafe(_settle, written, None, problem),
+        )
+        try:
+            await written
+        except Problem:
+            self.sessions.end(session, "not recorded")
+            raise
 
     def _grant(self, env_id: str, callers: list[int]) -> None:
         for caller in callers:
@@ -317,7 +338,7 @@ class Service:
         number = worker.open()
         try:
             for verb, argument in (("make", fleet.config.options), ("reset", [0, None]), ("step", ""), ("close", None)):
-                await self._ask(fleet, worker, number, verb, argument)
+                await worker.do(number, verb, argument, fleet.config.step_deadline_s)
             return "ok"
         except Problem as problem:
             return problem.detail

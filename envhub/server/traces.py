@@ -30,7 +30,7 @@ class Traces:
     def opened(self, session: Session) -> None:
         """A session begins."""
         if self._trace is not None:
-            facts = {"envhub.env": session.env_id, "envhub.worker": session.worker.name}
+            facts = {"envhub.env": session.env_id, "envhub.worker": session.worker.name if session.worker else ""}
             self._sessions[session.token] = self._tracer.start_span("envhub.session", attributes=facts)
 
     def verb(self, session: Session, verb: str) -> Any:

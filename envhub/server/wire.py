@@ -97,8 +97,8 @@ class _Socket:
             helpers.add(task)
             task.add_done_callback(helpers.discard)
             return
-        session = self._service.sessions.find(token, self._tenant)
         request_id = rest[0] if rest and isinstance(rest[0], str) else ""
+        session = self._service.sessions.find(token, self._tenant, request_id)
         seq = rest[1] if len(rest) > 1 and isinstance(rest[1], int) else None
         problem = _wrong(verb, argument)
         if problem is not None:

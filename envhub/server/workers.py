@@ -101,6 +101,17 @@ class Worker:
             self._loop.call_soon(self._flush)
         self._outbox.append((number, session, verb, argument))
 
+    async def do(self, session: int, verb: str, argument: Any, deadline_s: float) -> Any:
+        """Do one verb and wait for its answer. Raises Problem."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(value: Any, failed: Problem | None) -> None:
+            if not answer.done():
+                answer.set_result(value) if failed is None else answer.set_exception(failed)
+
+        self.ask(session, verb, argument, self._loop.time() + deadline_s, done)
+        return await answer
+
     def lost(self) -> Problem:
         """What the callers of a dead worker's sessions are told."""
         return Problem(

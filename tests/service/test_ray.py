@@ -52,7 +52,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, C
     site = package(folder / "site", "t/Frail-v1", FRAIL)
     os.environ["PYTHONPATH"] = str(site)  # of the cluster's machines: environments are installed there
     head = {"num_cpus": 1, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(2):
             cluster.add_node(num_cpus=2, resources={"web": 1})
