@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -163,6 +164,9 @@ def test_a_session_whose_answer_cannot_be_written_is_lost_and_says_so(tmp_path: 
     fleet, ended = MemoryFleet(FleetConfig(id="t/X-v1"), 1), list[Any]()
     record = Record(tmp_path / "r.sqlite")
 
+    def settle(answer: asyncio.Future[Any], value: Any, failed: Problem | None) -> None:
+        answer.set_result(failed or value[0])
+
     async def play() -> list[Any]:
         sessions = Sessions(cast(Any, {"t/X-v1": fleet}), asyncio.get_running_loop().time, ended.append, record)
         worker, number = fleet.open(0)
@@ -170,7 +174,7 @@ def test_a_session_whose_answer_cannot_be_written_is_lost_and_says_so(tmp_path: 
         told = []
         for action in ("a", "b" * 500_000):
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            sessions.call(session, "step", action, lambda value, failed, to=answer: to.set_result(failed or value[0]))
+            sessions.call(session, "step", action, partial(settle, answer))
             worker.answer()
             assert not answer.done()  # nothing goes out before it is written
             told.append(await answer)
