@@ -1,7 +1,7 @@
 VENV ?= .venv
 RUN := $(VENV)/bin
 export VENV
-.PHONY: setup quickstart test test-all web lint check bench clean
+.PHONY: setup quickstart test test-all soak web lint check bench clean
 
 setup:            ## .venv with all that training and tests need; a second run does nothing
 	@bash scripts/setup.sh
@@ -15,6 +15,9 @@ test: setup       ## all tests but the slow ones
 
 test-all: setup web ## all tests
 	@$(RUN)/python -m pytest
+
+soak: setup       ## the load and fault tests of the server in full (hours)
+	@ENVHUB_SOAK=1 $(RUN)/python -m pytest tests/soak tests/service/test_load.py
 
 web:              ## chromium, for the tests that look at pages
 	@bash scripts/web.sh

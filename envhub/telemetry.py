@@ -4,11 +4,13 @@ import json
 import logging
 import math
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 log = logging.getLogger("envhub")
+MOST_ALIKE, MOST_KINDS = 20, 1000
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
@@ -20,8 +22,34 @@ class _Format(logging.Formatter):
         return f"{super().format(record)} {extra}".rstrip()
 
 
-def setup_logging(level: str, file: Path | None = None) -> None:
-    """Send EnvHub's log events to `file`, and warnings to stderr; without a file all to stderr. Replaces earlier set-ups."""
+class Calm(logging.Filter):
+    """Lets the first `MOST_ALIKE` lines of one kind a minute pass; the first one after that tells how many there were."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Count minutes by `clock`."""
+        super().__init__()
+        self._clock = clock
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written."""
+        kind, now = (record.name, str(record.msg)[:200]), self._clock()
+        began, count = self._seen.get(kind, (now, 0))
+        if now - began >= 60.0:
+            if count > MOST_ALIKE:
+                record.msg = f"{record.msg} ({count - MOST_ALIKE} more of these were left out)"
+            began, count = now, 0
+        if kind not in self._seen and len(self._seen) >= MOST_KINDS:
+            self._seen.clear()
+        self._seen[kind] = began, count + 1
+        return count < MOST_ALIKE
+
+
+def setup_logging(level: str, file: Path | None = None, *, calm: bool = False) -> None:
+    """Send EnvHub's log events to `file`, and warnings to stderr; without a file all to stderr. Replaces earlier set-ups.
+
+    With `calm` what anybody can cause cannot fill the log: see `Calm`.
+    """
     to_people = logging.StreamHandler()
     handlers: list[logging.Handler] = [to_people]
     if file is not None:
@@ -29,6 +57,8 @@ def setup_logging(level: str, file: Path | None = None) -> None:
         handlers.append(logging.FileHandler(file, encoding="utf-8"))
         to_people.setLevel("WARNING")
     for handler in handlers:
+        if calm:
+            handler.addFilter(Calm())
         handler.setFormatter(_Format("%(asctime)s %(levelname)s %(message)s"))
     for old in log.handlers[:]:
         log.removeHandler(old)

@@ -21,10 +21,11 @@ from envhub.server.app import build_app
 from envhub.server.auth import Tenants
 from envhub.server.config import FleetConfig, ServeConfig
 from envhub.server.guard import App
+from envhub.server.patience import patient
 from envhub.server.service import Service
 from envhub.server.workers import fleet_command
 from envhub.settings import load_settings
-from envhub.telemetry import setup_logging
+from envhub.telemetry import Calm, setup_logging
 
 log = logging.getLogger("envhub.serve")
 NewLink = Callable[[FleetConfig], Link]
@@ -61,7 +62,7 @@ def serve(config: ServeConfig, again: Callable[[], ServeConfig]) -> int:
     Raises:
         ConfigError: before anything listens.
     """
-    setup_logging("INFO")
+    setup_logging("INFO", calm=True)
     calm_collector()
     tenants = Tenants.read(config.auth)
     for fleet in config.fleets:
@@ -108,9 +109,9 @@ def _reload(service: Service, again: Callable[[], ServeConfig]) -> None:
 
 
 def _uvicorn(config: ServeConfig, app: App) -> uvicorn.Config:
-    return uvicorn.Config(
+    found = uvicorn.Config(
         app,
-        http="httptools",
+        http=patient(config.patience_s),
         ws="websockets-sansio",
         ws_max_size=config.max_body_bytes,
         ws_per_message_deflate=False,
@@ -121,6 +122,8 @@ def _uvicorn(config: ServeConfig, app: App) -> uvicorn.Config:
         timeout_graceful_shutdown=1,
         server_header=False,
     )
+    logging.getLogger("uvicorn.error").addFilter(Calm())
+    return found
 
 
 class _Server(uvicorn.Server):

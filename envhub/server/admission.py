@@ -39,6 +39,8 @@ class Gate:
         self._tenants: dict[str, _Tenant] = {}
         self._callers = itertools.count(1)
         self.held = self.waiting = 0
+        self.evicted: list[int] = []  # callers who wait no longer: their tenant filled the queue, and another came
+        self._now = 0.0  # virtual time: what the last tenant that was granted had been served before
         self.draining = False
 
     def ask(self, tenant: str, deadline: float) -> tuple[int, bool] | Refusal:
@@ -52,10 +54,10 @@ class Gate:
         if self.held < self.capacity and not self.waiting:
             self._grant(one)
             return next(self._callers), True
-        if self.waiting >= self.queue:
+        if self.waiting >= self.queue and not self._make_room(one):
             return "queue_full" if self.queue else "full"
-        if not one.waiting:  # a tenant that was away may not catch up on what it did not ask for
-            one.served = max(one.served, min((t.served for t in self._tenants.values() if t.waiting), default=one.served))
+        if not one.waiting:
+            one.served = max(one.served, self._now)
         caller = next(self._callers)
         one.waiting.append((caller, deadline))
         self.waiting += 1
@@ -102,7 +104,19 @@ class Gate:
             self._grant(one)
         return granted
 
+    def _make_room(self, one: _Tenant) -> bool:
+        """In a full queue the last caller of the tenant that waits most gives way to one that waits less, by weight."""
+        most = max(self._tenants.values(), key=lambda t: len(t.waiting) / t.share.weight)
+        if len(most.waiting) / most.share.weight <= (len(one.waiting) + 1) / one.share.weight:
+            return False
+        self.evicted.append(most.waiting.pop()[0])
+        self.waiting -= 1
+        return True
+
     def _grant(self, one: _Tenant) -> None:
+        if not one.waiting:  # a tenant that was away may not catch up on what it did not ask for, nor pay for being alone
+            one.served = max(one.served, self._now)
+        self._now = max(self._now, one.served)
         one.held += 1
         one.served += 1.0 / one.share.weight
         self.held += 1

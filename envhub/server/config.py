@@ -72,6 +72,8 @@ class ServeConfig(Settings):
     """A Ray cluster whose machines run the workers: host:port, "auto", or "local" for one of its own; none runs them here."""
     traces: bool = False
     """OpenTelemetry spans of every session and verb."""
+    patience_s: float = Field(default=30.0, gt=0)
+    """How long an HTTP request may take to arrive, and an answer may find no taker."""
     grace_s: float = Field(default=10.0, ge=0)
     """On SIGTERM, how long running verbs may take to end."""
     max_body_bytes: int = Field(default=8 << 20, ge=1024)

@@ -20,6 +20,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from envhub.envs.runtime.arrays import pack_array, unpack_array
 from envhub.errors import EnvError
 from envhub.server.wire import PROTOCOL
 
@@ -34,6 +35,9 @@ class Refused(EnvError):
     def __init__(self, body: Mapping[str, Any]) -> None:
         super().__init__(str(body.get("detail", "refused")), mend=str(body.get("hint") or "see the server's answer"))
         self.status, self.code = body.get("status", 0), str(body.get("code", ""))
+
+
+PLAIN: dict[str, Any] = {"raw": False, "strict_map_key": False, "unicode_errors": "surrogatepass", "ext_hook": unpack_array}
 
 
 class Dropped(Exception):
@@ -152,7 +156,7 @@ class Connection(asyncio.Protocol):
             self._fail([request[0] for request in batch])
             return
         try:
-            frame = msgpack.packb(batch, unicode_errors="surrogatepass")
+            frame = msgpack.packb(batch, unicode_errors="surrogatepass", default=pack_array)
         except (TypeError, ValueError, OverflowError) as error:
             for request in batch:
                 answer = self._waiting.pop(request[0], None)
@@ -215,7 +219,7 @@ class Connection(asyncio.Protocol):
             if frame.fin:
                 body, self._parts = b"".join(self._parts), []
                 with contextlib.suppress(ValueError, TypeError, msgpack.UnpackException):
-                    self._answers(msgpack.unpackb(body, raw=False, strict_map_key=False, unicode_errors="surrogatepass"))
+                    self._answers(msgpack.unpackb(body, **PLAIN))
 
     def _answers(self, answers: Sequence[Any]) -> None:
         for number, good, value in answers:

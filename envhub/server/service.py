@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from envhub.cluster.links import Link
+from envhub.envs.runtime.arrays import in_json
 from envhub.errors import ConfigError
 from envhub.server.admission import Gate
 from envhub.server.auth import Tenants
@@ -87,31 +88,41 @@ class Service:
         wait_s = self._bounded(wait_s)
         await self._reserve(tenant, env_id, wait_s)
         try:
-            return await self._open(tenant, fleet)
+            session = await self._open(tenant, fleet)
         except BaseException:
             self._grant(env_id, self.gates[env_id].release(tenant))
             raise
+        if self.record is not None:
+            await self._recorded(self.record, session)
+        return session
 
     async def fork(self, session: Session) -> Session:
         """A second session in the same state, under a token of its own. Raises Problem."""
         await self._reserve(session.tenant, session.env_id, 0.0)
         made: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
-        self.sessions.fork(session, lambda twin, failed: _settle(made, twin, failed))
-        try:
-            twin = await made
-            if self.record is not None:
-                await self._recorded(self.record, twin)
-            self.traces.opened(twin)
-            return twin
-        except BaseException:
-            self._grant(session.env_id, self.gates[session.env_id].release(session.tenant))
-            raise
+
+        def forked(twin: Session | None, failed: Problem | None) -> None:
+            if twin is None:
+                self._grant(session.env_id, self.gates[session.env_id].release(session.tenant))
+            elif made.done():  # its caller has gone
+                self.sessions.end(twin, "abandoned")
+            _settle(made, twin, failed)
+
+        self.sessions.fork(session, forked)
+        twin = await made
+        self.traces.opened(twin)
+        if self.record is not None:
+            await self._recorded(self.record, twin)
+        return twin
 
     async def call(self, session: Session, verb: str, argument: Any, *, request: str = "", seq: int | None = None) -> Any:
-        """Do a verb and wait for its answer. Raises Problem. Cancelling leaves it running; its request id keeps the answer."""
+        """Do a verb and wait for its answer, as JSON can hold it. Raises Problem.
+
+        Cancelling leaves the verb running; its request id keeps the answer.
+        """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.start(session, verb, argument, lambda value, failed: _settle(answer, value, failed), request=request, seq=seq)
-        return await answer
+        return in_json(await answer)
 
     def start(
         self, session: Session, verb: str, argument: Any, done: Done, *, request: str = "", seq: int | None = None
@@ -216,6 +227,8 @@ class Service:
             quota = gate.ask(tenant, -1.0) if self._over_quota(gate, tenant) else "full"
             raise self._refused(env_id, tenant, str(quota))
         given = gate.ask(tenant, self.clock() + wait_s)
+        while gate.evicted:
+            self._send_away(env_id, gate.evicted.pop())
         if isinstance(given, str):
             raise self._refused(env_id, tenant, given)
         caller, granted = given
@@ -233,6 +246,11 @@ class Service:
             raise
         finally:
             self._waiting.pop((env_id, caller), None)
+
+    def _send_away(self, env_id: str, caller: int) -> None:
+        waiting = self._waiting.get((env_id, caller))
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(self._refused(env_id, "", "queue_full"))
 
     def _over_quota(self, gate: Gate, tenant: str) -> bool:
         share = self.tenants.shares().get(tenant)
@@ -260,12 +278,12 @@ class Service:
         number = worker.open()
         try:
             await worker.do(number, "make", fleet.config.options, fleet.config.step_deadline_s)
-        except BaseException:
-            fleet.left(worker, number)
+        except BaseException:  # its caller has gone, or it could not be made: whatever there is, is closed
+            worker.ask(
+                number, "close", None, self.clock() + fleet.config.step_deadline_s, lambda *_: fleet.left(worker, number)
+            )
             raise
         session = self.sessions.add(tenant, fleet.config.id, worker, number)
-        if self.record is not None:
-            await self._recorded(self.record, session)
         self.metrics.opened(fleet.config.id)
         self.traces.opened(session)
         return session

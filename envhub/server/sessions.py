@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgpack
 
@@ -46,9 +47,11 @@ class Session:
     number: int
     expires: float
     steps: int = 0
+    begun: bool = False
     over: bool = False
     busy: bool = False
     replies: OrderedDict[str, Reply] = field(default_factory=OrderedDict)
+    kept: list[int] = field(default_factory=list)
     place: int = 0
     key: bytes = b""
     gone: Problem | None = None
@@ -68,6 +71,7 @@ class Sessions:
         self._fleets, self._clock, self._on_end, self._record = fleets, clock, on_end, record
         self._by_token: dict[str, Session] = {}
         self._lost: OrderedDict[str, Session] = OrderedDict()
+        self._snapshots: WeakKeyDictionary[Worker, dict[int, str]] = WeakKeyDictionary()  # of a worker: whose each is
         self._asleep: dict[bytes, str] = {}  # sessions of the server before, by key, and their names for now
         for fleet in fleets.values():
             fleet.lost_sessions = self._worker_ended
@@ -122,7 +126,7 @@ class Sessions:
             if request in lost.replies:
                 return lost
             raise lost.gone
-        if session.expires <= now:
+        if session.expires <= now and not session.busy:
             self.end(session, "expired")
             raise unknown_session()
         session.expires = now + self._fleets[session.env_id].config.lease_s
@@ -143,7 +147,7 @@ class Sessions:
             if known is not None:
                 _again(known, digest, done)
                 return
-        problem = self._refusal(session, verb, seq)
+        problem = self._refusal(session, verb, argument, seq)
         if problem is not None:
             done(None, problem)
             return
@@ -179,7 +183,7 @@ class Sessions:
                 done(None, failed)
                 return
             twin = self.add(session.tenant, session.env_id, worker, number)
-            twin.steps, twin.over = session.steps, session.over
+            twin.steps, twin.over, twin.begun = session.steps, session.over, session.begun
             done(twin, None)
 
         deadline = self._clock() + self._fleets[session.env_id].config.step_deadline_s
@@ -199,6 +203,9 @@ class Sessions:
             if done is not None:
                 done(None, None)
 
+        if worker is not None and session.kept:
+            for snapshot in session.kept:
+                self._snapshots[worker].pop(snapshot, None)
         if self._record is not None and reason != "draining":  # those are brought back by the next server
             self._record.forget(session.key)
         if worker is not None and worker.alive:
@@ -215,7 +222,7 @@ class Sessions:
             self.end(session, "expired")
         return len(expired)
 
-    def _refusal(self, session: Session, verb: str, seq: int | None) -> Problem | None:
+    def _refusal(self, session: Session, verb: str, argument: Any, seq: int | None) -> Problem | None:
         if verb not in VERBS:
             return Problem(
                 404, "verb_unknown", f"There is no verb {str(verb)[:40]!r}.", f"Use one of: {', '.join(sorted(VERBS))}."
@@ -231,11 +238,26 @@ class Sessions:
                 f"Step {seq} is not the next one: expected step {session.steps + 1}.",
                 "Repeat a step under its own request id to get its answer again.",
             )
+        if verb == "step" and not session.begun:
+            return Problem(409, "not_begun", "A reset comes before the first step.", "Reset the session.")
+        if verb == "restore" and self._kept_by(session.worker, argument) != session.tenant:
+            return Problem(
+                404, "snapshot_unknown", "There is no such snapshot.", "Snapshots end with the session that took them."
+            )
         return None
+
+    def _kept_by(self, worker: Worker | None, snapshot: Any) -> str | None:
+        """Whose snapshot it is: workers are shared, and number all of theirs alike."""
+        kept = None if worker is None else self._snapshots.get(worker)
+        return kept.get(snapshot) if kept is not None and isinstance(snapshot, int) else None
 
     def _answered(self, session: Session, verb: str, reply: Reply | None, value: Any, failed: Problem | None) -> None:
         session.busy = False
+        session.expires = self._clock() + self._fleets[session.env_id].config.lease_s
         if failed is None:
+            if verb == "snapshot" and session.worker is not None:
+                self._snapshots.setdefault(session.worker, {})[value] = session.tenant
+                session.kept.append(value)
             was_over = session.over
             _counted(session, verb, value)
             if session.over and not was_over and session.worker is not None:
@@ -311,7 +333,7 @@ def _counted(session: Session, verb: str, value: Any) -> None:
     if verb == "step":
         session.steps, session.over = session.steps + 1, bool(value[2] or value[3])
     elif verb == "reset":
-        session.steps, session.over = 0, False
+        session.steps, session.over, session.begun = 0, False, True
 
 
 def _replies(recorded: Recorded) -> OrderedDict[str, Reply]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgpack
 
+from envhub.envs.runtime.arrays import checked_array
 from envhub.server.guard import Message, Receive, Scope, Send
 from envhub.server.problems import Problem
 from envhub.server.service import Service
@@ -24,7 +25,14 @@ from envhub.server.service import Service
 PROTOCOL = "envhub.1"
 MAX_REQUESTS = 4096
 MAX_UNSENT = 65_536
-SMALL = {"max_str_len": 16 << 20, "max_bin_len": 16 << 20, "max_array_len": 1 << 20, "max_map_len": 1 << 16}
+SMALL: dict[str, Any] = {
+    "ext_hook": checked_array,
+    "max_str_len": 16 << 20,
+    "max_bin_len": 16 << 20,
+    "max_array_len": 1 << 20,
+    "max_map_len": 1 << 16,
+    "max_ext_len": 16 << 20,
+}
 
 
 class Wire:

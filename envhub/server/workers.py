@@ -10,10 +10,11 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any
 
 from envhub.cluster.links import Link, ProcessLink
-from envhub.envs.listing import find
+from envhub.envs.listing import ADAPTERS, find
 from envhub.envs.runtime.process import child_command
 from envhub.envs.runtime.venv import venv_python
 from envhub.envs.runtime.wire import LENGTH, MAX_FRAME, pack_frame, unpack_body
@@ -30,7 +31,13 @@ Done = Callable[[Any, Problem | None], None]
 
 
 def fleet_command(env_id: str) -> tuple[str, ...]:
-    """The command that hosts an installed environment. Raises ConfigError if it is not installed, or its venv not built."""
+    """The command that hosts an environment. Raises ConfigError if it is not installed, or its venv not built."""
+    adapter, colon, rest = env_id.partition(":")
+    if colon:
+        points = {point.name: point.value for point in entry_points(group=ADAPTERS)}
+        if adapter not in points:
+            raise ConfigError(f"no adapter {adapter!r}", mend=f"use one of: {', '.join(sorted(points))}")
+        return child_command(sys.executable, f"{points[adapter]}({rest})")
     claims = find(env_id)
     if len(claims) != 1 or claims[0].problem:
         problem = claims[0].problem if claims else "not installed"
@@ -184,7 +191,7 @@ class Worker:
 
     def _take(self, body: bytes) -> None:
         try:
-            for number, good, value in unpack_body(body):
+            for number, good, value in unpack_body(body, arrays=False):
                 pending = self._pending.pop(number, None)
                 if pending is not None:
                     pending.done(value, None) if good else pending.done(None, env_problem(*value))

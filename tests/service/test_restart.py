@@ -171,6 +171,10 @@ def test_a_session_whose_answer_cannot_be_written_is_lost_and_says_so(tmp_path: 
         sessions = Sessions(cast(Any, {"t/X-v1": fleet}), asyncio.get_running_loop().time, ended.append, record)
         worker, number = fleet.open(0)
         session = sessions.add("local", "t/X-v1", cast(Any, worker), number)
+        sessions.call(session, "reset", [1, None], lambda value, failed: None)
+        worker.answer()
+        while session.busy:  # noqa: ASYNC110  the record's thread ends it
+            await asyncio.sleep(0.01)
         told = []
         for action in ("a", "b" * 500_000):
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -40,6 +40,7 @@ from tests.served import Served, package, serve
 
 TROUBLE = """
 import os, time
+import numpy as np
 from envhub import Env, EnvSpec, StateLevel
 
 class Trouble(Env):
@@ -59,6 +60,9 @@ class Trouble(Env):
                 time.sleep(5)
             case "raise": raise RuntimeError("so /etc/secret")
             case "wrong": return 7
+            case "look":
+                image = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+                return "seen", np.float32(0.5), np.bool_(False), False, {"image": image, "png": b"\\x89", "at": np.int64(3)}
             case "slow": time.sleep(1.0)
         return f"{self.n} {action}", 1.0, action == "end", False, {"n": self.n}
 
@@ -300,6 +304,40 @@ def test_the_cap_is_never_passed_and_refusals_say_when_to_come_back(url: str) ->
 
 def _open(url: str, wait_s: float) -> str:
     return str(httpx.post(f"{url}/envs/t/Trouble-v1/sessions", json={"wait_s": wait_s}, timeout=30).json()["session"])
+
+
+def test_images_and_arrays_come_whole_over_every_wire(url: str) -> None:
+    env = trouble(url)
+    env.reset(seed=1)
+    observation, reward, *_, info = env.step("look")
+    assert (observation, reward, info["png"], info["at"]) == ("seen", 0.5, b"\x89", 3)
+    assert info["image"].dtype == np.uint8
+    assert info["image"].tolist() == np.arange(12).reshape(2, 2, 3).tolist()
+    session = _open(url, 0.0)
+    base = f"{url}/envs/t/Trouble-v1"
+    httpx.post(f"{base}/sessions/{session}/reset", json={"seed": 1})
+    told = httpx.post(f"{base}/sessions/{session}/step", json={"action": "look"}).json()["info"]
+    image = {"dtype": "|u1", "shape": [2, 2, 3], "base64": "AAECAwQFBgcICQoL"}
+    assert told == {"image": image, "png": {"base64": "iQ=="}, "at": 3}
+    httpx.delete(f"{base}/sessions/{session}")
+    with ws_connect(f"{base.replace('http', 'ws')}/ws") as openenv:
+        for kind, data in (("reset", {"seed": 1}), ("step", {"action": "look", "text": "look"})):
+            openenv.send(json.dumps({"type": kind, "data": data if kind == "reset" else {"text": "look"}}))
+            answer = json.loads(openenv.recv())
+        assert answer["data"]["metadata"]["info"]["image"] == image
+    env.close()
+
+
+def test_a_hostile_extension_is_no_frame_and_costs_the_worker_nothing(url: str) -> None:
+    workers = children(url)
+    with ws_connect(f"{url.replace('http', 'ws')}/wire", subprotocols=[Subprotocol("envhub.1")]) as socket:
+        socket.send(msgpack.packb([[1, "open", None, {"env": "t/Trouble-v1"}]]))
+        session = msgpack.unpackb(socket.recv())[0][2]["session"]
+        hostile = msgpack.ExtType(1, b"\xc1")
+        socket.send(msgpack.packb([[2, "reset", session, [1, {"task": hostile}]]]))
+        with pytest.raises(ConnectionClosed):
+            socket.recv()
+    assert children(url) == workers
 
 
 @pytest.mark.parametrize(

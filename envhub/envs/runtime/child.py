@@ -10,6 +10,7 @@ Environments that are `inline` are served by the main thread, a whole frame at a
 import contextlib
 import ctypes
 import gc
+import io
 import math
 import os
 import queue
@@ -282,6 +283,21 @@ def write_all(descriptor: int) -> Callable[[bytes], None]:
     return write
 
 
+class _Heard(io.TextIOBase):
+    """Where environments print to: the parent's stderr, if anybody listens there; if nobody does, a step is the same."""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 2
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+
 def main() -> None:
     """Serve the target that the command line names, on standard input and output."""
     die_with_parent()
@@ -289,5 +305,6 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     answers = os.dup(1)
     os.dup2(2, 1)
+    sys.stdout = sys.stderr = _Heard()
     with contextlib.suppress(BrokenPipeError):  # the parent has gone
         serve(sys.argv[1], sys.stdin.buffer, write_all(answers))

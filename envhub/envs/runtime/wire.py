@@ -5,6 +5,8 @@ from typing import IO, Any
 
 import msgpack
 
+from envhub.envs.runtime.arrays import pack_array, unpack_array
+
 MAX_FRAME = 64 << 20
 LENGTH = struct.Struct("<I")
 
@@ -12,7 +14,7 @@ LENGTH = struct.Struct("<I")
 def pack_frame(message: Any) -> bytes:
     """One message as a frame. Raises ValueError if it is too large or not made of plain values."""
     try:
-        body: bytes = msgpack.packb(message, use_bin_type=True, unicode_errors="surrogatepass")
+        body: bytes = msgpack.packb(message, use_bin_type=True, unicode_errors="surrogatepass", default=pack_array)
     except (TypeError, OverflowError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot be sent: {error}") from error
     if len(body) > MAX_FRAME:
@@ -20,10 +22,11 @@ def pack_frame(message: Any) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def unpack_body(body: bytes) -> Any:
-    """A frame's message. Raises ValueError if it is none."""
+def unpack_body(body: bytes, *, arrays: bool = True) -> Any:
+    """A frame's message; without `arrays` those stay packed, to be passed on. Raises ValueError if it is none."""
+    hook = unpack_array if arrays else msgpack.ExtType
     try:
-        return msgpack.unpackb(body, raw=False, strict_map_key=False, unicode_errors="surrogatepass")
+        return msgpack.unpackb(body, raw=False, strict_map_key=False, unicode_errors="surrogatepass", ext_hook=hook)
     except (ValueError, msgpack.UnpackException) as error:
         raise ValueError(f"no msgpack: {error}") from error
 

@@ -3,9 +3,6 @@
 from collections import Counter
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from envhub.server.admission import Gate, Share
 
@@ -91,68 +88,3 @@ def test_a_draining_gate_takes_nobody_and_a_larger_one_takes_more() -> None:
     assert gate.resize(2) == [waiting]
     gate.draining = True
     assert gate.ask("b", 1.0) == "draining"
-
-
-class Gates(RuleBasedStateMachine):
-    """Any order of asking, releasing, leaving, lateness and resizing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = Gate(3, queue=5, shares={"a": Share(weight=2.0, max_sessions=4)})
-        self.now = 0.0
-        self.holds: Counter[str] = Counter()
-        self.waits: dict[int, tuple[str, float]] = {}
-        self.ended: set[int] = set()
-
-    def granted(self, callers: list[int]) -> None:
-        for caller in callers:
-            tenant, _ = self.waits.pop(caller)  # never twice, never one who left
-            self.holds[tenant] += 1
-
-    @rule(tenant=st.sampled_from("abc"), patience=st.floats(0.1, 5))
-    def asks(self, tenant: str, patience: float) -> None:
-        given = self.gate.ask(tenant, self.now + patience)
-        if isinstance(given, str):
-            return
-        caller, at_once = given
-        if at_once:
-            self.holds[tenant] += 1
-        else:
-            self.waits[caller] = (tenant, self.now + patience)
-
-    @rule(tenant=st.sampled_from("abc"))
-    def releases(self, tenant: str) -> None:
-        if self.holds[tenant]:
-            self.holds[tenant] -= 1
-            self.granted(self.gate.release(tenant))
-
-    @rule(index=st.integers(0, 4))
-    def leaves(self, index: int) -> None:
-        callers = sorted(self.waits)
-        if index < len(callers):
-            tenant, _ = self.waits.pop(callers[index])
-            assert self.gate.leave(tenant, callers[index])
-
-    @rule(passed=st.floats(0, 3))
-    def time_passes(self, passed: float) -> None:
-        self.now += passed
-        late = self.gate.late(self.now)
-        assert set(late) == {c for c, (_, deadline) in self.waits.items() if deadline <= self.now}
-        for caller in late:
-            del self.waits[caller]
-
-    @rule(capacity=st.integers(1, 5))
-    def resizes(self, capacity: int) -> None:
-        self.granted(self.gate.resize(capacity))
-
-    @invariant()
-    def books_balance(self) -> None:
-        assert self.gate.held == sum(self.holds.values())
-        assert self.gate.waiting == len(self.waits) <= 5
-        assert self.holds["a"] + sum(t == "a" for t, _ in self.waits.values()) <= 4
-        if self.gate.waiting:  # a place is never left empty while somebody waits
-            assert self.gate.held >= self.gate.capacity
-
-
-TestGates = Gates.TestCase
-TestGates.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
