@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import WebSocketRoute
 
+from envhub.server.chat import chat_routes
 from envhub.server.guard import App, Guard
 from envhub.server.http import session_routes
 from envhub.server.openenv import openenv_routes
@@ -61,6 +62,7 @@ def build_app(service: Service) -> App:
             gauges["worker_restarts"][name] = fleet.restarts
         return PlainTextResponse(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")
 
+    app.include_router(chat_routes(service))
     for fleet in config.fleets:
         app.mount(f"/envs/{fleet.id}", env_app(service, fleet.id))
     app.router.routes.append(WebSocketRoute("/wire", Wire(service)))

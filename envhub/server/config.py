@@ -1,7 +1,7 @@
 """What a server serves: fleets of environments, capacity, tenants. A `fleet.yaml` is one `ServeConfig`."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -54,12 +54,34 @@ class FleetConfig(Settings):
         return self
 
 
+class AgentConfig(Settings):
+    """Who plays when `/v1/chat/completions` is asked for a "model"."""
+
+    env: str
+    """The id of a fleet."""
+    policy: Literal["random", "solver", "model"] = "random"
+    base_url: str = ""
+    """Of the OpenAI-compatible server of a policy that is a model: http://127.0.0.1:8001/v1."""
+    model: str = ""
+    key_variable: str = ""
+    """The environment variable that holds that server's key; keys do not belong into this file."""
+    max_turns: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.policy == "model") != bool(self.base_url and self.model):
+            raise ValueError("a policy that is a model, and only that, has base_url and model")
+        return self
+
+
 class ServeConfig(Settings):
     """A server."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65_535)
     fleets: tuple[FleetConfig, ...] = Field(min_length=1)
+    agents: dict[str, AgentConfig] = Field(default_factory=dict)
+    """What `/v1/chat/completions` calls models: agents in environments served here, by name."""
     auth: Path | None = None
     """A file of tenants and their tokens' hashes; without one everybody on this machine is the tenant "local"."""
     allowed_hosts: tuple[str, ...] = ()
@@ -84,6 +106,8 @@ class ServeConfig(Settings):
         ids = [fleet.id for fleet in self.fleets]
         if len(set(ids)) < len(ids):
             raise ValueError(f"fleets name an id twice: {', '.join(ids)}")
+        if strange := {agent.env for agent in self.agents.values()} - set(ids):
+            raise ValueError(f"agents in environments that are not served: {', '.join(sorted(strange))}")
         if self.auth is None and self.host not in ("127.0.0.1", "::1", "localhost"):
             raise ValueError(f"host {self.host} can be reached from outside: name tenants in an auth file")
         return self

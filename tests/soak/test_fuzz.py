@@ -53,8 +53,7 @@ def refused_well(ctx, response, case):
         assert status == 401, status
     if who == "b" and "{token}" in case.path:
         assert 400 <= status < 500, status
-    known = case.path.endswith("/restore")  # a snapshot that never was is told as the environment's error
-    assert status < 500 or status in (503, 507) or known, (status, response.text[:300])
+    assert status < 500 or status in (503, 507), (status, response.text[:300])
     if status >= 400 and case.path not in OPENENV:
         assert response.headers["content-type"] == ["application/problem+json"], response.headers
         told = response.json()
@@ -112,7 +111,7 @@ def accepted(report: dict[str, Any]) -> dict[str, int]:
 def test_no_request_to_an_environment_breaks_the_server(fuzzed: Fuzzed, who: str) -> None:
     report = fuzzed.run(f"{fuzzed.url}/envs/{LAKE}", who)
     assert report["operations"]["tested"] == report["operations"]["total"] >= 20
-    assert report["test_cases"]["generated"] > 20 * EXAMPLES
+    assert report["test_cases"]["generated"] > 10 * EXAMPLES
     got_in = accepted(report)
     if who == "a":  # the fuzz gets past the door
         assert all(got_in[f"POST /sessions/{{token}}/{verb}"] for verb in ("reset", "step", "snapshot", "fork"))
