@@ -2,16 +2,17 @@
 
     {"model": "lake-walker", "messages": [{"role": "user", "content": "Cross the lake."}], "seed": 7}
 
-What the user says goes to an agent that is itself a model (of any OpenAI-compatible server); `seed` and `task` choose the episode.
+What the user says goes to an agent that is a model itself, of any OpenAI-compatible server; `seed` and `task` choose the episode.
 The answer's field `envhub` holds reward, success and all turns; a stream gives each turn as it is played.
 """
 
+import contextlib
 import json
 import os
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ from envhub.server.sessions import Session
 
 MOST_TURNS = 1000
 PATIENCE_S = 300.0
+Talk = list[dict[str, str]]
 
 
 class Said(BaseModel):
@@ -82,7 +84,7 @@ class Agents:
         """What `/v1/models` lists."""
         return sorted(self._agents)
 
-    async def play(self, tenant: str, asked: Asked, played: Played) -> AsyncIterator[dict[str, Any]]:
+    async def play(self, tenant: str, asked: Asked, played: Played) -> AsyncGenerator[dict[str, Any]]:
         """Play an episode into `played`, a turn at a time. Raises Problem."""
         agent = self._agents.get(asked.model)
         if agent is None:
@@ -111,13 +113,7 @@ class Agents:
             await self._service.close(session)
 
     async def _act(
-        self,
-        agent: AgentConfig,
-        session: Session,
-        talk: list[dict[str, str]],
-        asked: Asked,
-        dice: random.Random,
-        played: Played,
+        self, agent: AgentConfig, session: Session, talk: Talk, asked: Asked, dice: random.Random, played: Played
     ) -> str:
         deadline = self._service.fleets[agent.env].config.step_deadline_s
         if agent.policy == "model":
@@ -131,7 +127,7 @@ class Agents:
         return str(dice.choice(actions))
 
 
-async def _completed(agent: AgentConfig, talk: list[dict[str, str]], asked: Asked, played: Played) -> str:
+async def _completed(agent: AgentConfig, talk: Talk, asked: Asked, played: Played) -> str:
     """The next words of a model behind an OpenAI-compatible server. Raises Problem (502) if it gives none."""
     wishes = {"temperature": asked.temperature, "max_tokens": asked.max_completion_tokens or asked.max_tokens}
     body = {"model": agent.model, "messages": talk} | {k: v for k, v in wishes.items() if v is not None}
@@ -186,7 +182,7 @@ def chat_routes(service: Service) -> APIRouter:
 
 
 async def _stream(
-    name: str, model: str, first: dict[str, Any], turns: AsyncIterator[dict[str, Any]], played: Played
+    name: str, model: str, first: dict[str, Any], turns: AsyncGenerator[dict[str, Any]], played: Played
 ) -> AsyncIterator[str]:
     """One event a turn; a failure in the middle is the last event."""
 
@@ -197,8 +193,9 @@ async def _stream(
 
     try:
         yield event({"role": "assistant", "content": first["action"]})
-        async for turn in turns:
-            yield event({"content": f"\n{turn['action']}"})
+        async with contextlib.aclosing(turns):  # a client who goes away ends the episode
+            async for turn in turns:
+                yield event({"content": f"\n{turn['action']}"})
         yield event({}, _finish(played), envhub=_facts(played))
     except Problem as problem:
         yield f"data: {json.dumps(_error(problem))}\n\n"

@@ -59,8 +59,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         upstream.shutdown()
 
 
-def ask(url: str, model: str, **more: Any) -> httpx.Response:
-    body = {"model": model, "messages": [{"role": "user", "content": "Cross the lake."}], "seed": 3} | more
+def ask(url: str, agent: str, **more: Any) -> httpx.Response:
+    body = {"model": agent, "messages": [{"role": "user", "content": "Cross the lake."}], "seed": 3} | more
     return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=30)
 
 
@@ -90,19 +90,13 @@ def test_a_model_is_the_agent_and_hears_the_user_and_the_environment(url: str) -
     parts = [{"type": "text", "text": "Cross "}, {"type": "text", "text": "it."}]
     told = ask(url, "model", messages=[{"role": "user", "content": parts}], temperature=0.5, max_completion_tokens=9).json()
     turns = told["envhub"]["turns"]
-    assert told["usage"] == {
-        "prompt_tokens": 10 * len(turns),
-        "completion_tokens": 2 * len(turns),
-        "total_tokens": 12 * len(turns),
-    }
+    count = len(turns)
+    assert told["usage"] == {"prompt_tokens": 10 * count, "completion_tokens": 2 * count, "total_tokens": 12 * count}
     (key, first), last = Upstream.asked[0], Upstream.asked[-1][1]
     assert (key, first["model"], first["temperature"], first["max_tokens"]) == ("Bearer sesame", "right-goer", 0.5, 9)
     assert [m["role"] for m in first["messages"]] == ["system", "user", "user"]
-    assert first["messages"][1:] == [
-        {"role": "user", "content": "Cross it."},
-        {"role": "user", "content": turns[0]["observation"]},
-    ]
-    assert [m["content"] for m in last["messages"] if m["role"] == "assistant"] == ["right"] * (len(turns) - 1)
+    assert [m["content"] for m in first["messages"][1:]] == ["Cross it.", turns[0]["observation"]]
+    assert [m["content"] for m in last["messages"] if m["role"] == "assistant"] == ["right"] * (count - 1)
 
 
 @pytest.mark.parametrize("answer", [(500, "right"), (200, None), (200, 7)])
