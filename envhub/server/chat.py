@@ -2,7 +2,7 @@
 
     {"model": "lake-walker", "messages": [{"role": "user", "content": "Cross the lake."}], "seed": 7}
 
-What the user says goes to an agent that is a model itself, of any OpenAI-compatible server; `seed` and `task` choose the episode.
+What the user says goes to an agent that is a model itself, of any OpenAI-compatible server; `seed` and `task` choose the play.
 The answer's field `envhub` holds reward, success and all turns; a stream gives each turn as it is played.
 """
 

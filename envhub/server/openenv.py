@@ -33,7 +33,8 @@ class ResetRequest(BaseModel):
 class TextAction(BaseModel):
     """What a policy wrote."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+    # a policy that writes 8 is read as JSON by some clients, and sent as a number: OpenEnv's own server refuses it, we take it
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, coerce_numbers_to_str=True)
     metadata: dict[str, Any] = Field(default_factory=dict, description="Additional metadata for the action")
     text: str
 
