@@ -238,8 +238,8 @@ class Sessions:
                 f"Step {seq} is not the next one: expected step {session.steps + 1}.",
                 "Repeat a step under its own request id to get its answer again.",
             )
-        if verb == "step" and not session.begun:
-            return Problem(409, "not_begun", "A reset comes before the first step.", "Reset the session.")
+        if verb in ("step", "legal_actions") and not session.begun:
+            return Problem(409, "not_begun", f"A reset comes before {verb}.", "Reset the session.")
         if verb == "restore" and self._kept_by(session.worker, argument) != session.tenant:
             return Problem(
                 404, "snapshot_unknown", "There is no such snapshot.", "Snapshots end with the session that took them."

@@ -13,6 +13,7 @@ may be left out; one to it is a list of answers [id, True, value] or [id, False,
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import msgpack
@@ -25,6 +26,7 @@ from envhub.server.service import Service
 PROTOCOL = "envhub.1"
 MAX_REQUESTS = 4096
 MAX_UNSENT = 65_536
+MAX_SENT = 1 << 20  # bytes
 SMALL: dict[str, Any] = {
     "ext_hook": checked_array,
     "max_str_len": 16 << 20,
@@ -134,8 +136,20 @@ class _Socket:
             await self._news.wait()
             self._news.clear()
             batch, self._outbox = self._outbox, []
-            await send({"type": "websocket.send", "bytes": msgpack.packb(batch, unicode_errors="surrogatepass")})
+            for frame in _frames(batch):  # `send` waits for a client that does not read
+                await send({"type": "websocket.send", "bytes": frame})
             self._room.set()
+
+
+def _frames(answers: list[Any]) -> Iterator[bytes]:
+    """Answers as one frame, or as several where it would be over a mebibyte; a larger answer has a frame of its own."""
+    frame = msgpack.packb(answers, unicode_errors="surrogatepass")
+    if len(frame) <= MAX_SENT or len(answers) == 1:
+        yield frame
+        return
+    middle = len(answers) // 2
+    yield from _frames(answers[:middle])
+    yield from _frames(answers[middle:])
 
 
 def _wrong(verb: Any, argument: Any) -> Problem | None:

@@ -304,7 +304,10 @@ def main() -> None:
     calm_collector()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     answers = os.dup(1)
-    os.dup2(2, 1)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # there is no standard error, and nothing else may go where answers go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.stdout = sys.stderr = _Heard()
     with contextlib.suppress(BrokenPipeError):  # the parent has gone
         serve(sys.argv[1], sys.stdin.buffer, write_all(answers))
