@@ -1,10 +1,10 @@
 """Random play without a model: what a warm-up learns from, and where a small vocabulary comes from."""
 
+import inspect
 import random
 from dataclasses import dataclass
+from typing import Any
 
-from envhub.envs.core import Env
-from envhub.envs.sync_face import SyncFace
 from envhub.envs.tasks import Task
 from envhub.errors import ConfigError
 from envhub.rollout.episode import Stage
@@ -18,29 +18,32 @@ class RandomEpisode:
     reward: float
 
 
-def play_randomly(stage: Stage, task: Task, *, seed: int) -> RandomEpisode:
+async def play_randomly(stage: Stage, task: Task, *, seed: int) -> RandomEpisode:
     """Play one episode with moves drawn from `Env.legal_actions`.
 
     Raises:
         ConfigError: the environment names no actions.
     """
     chance = random.Random(seed)
-    made = stage.make_env()
-    env = made if isinstance(made, Env) else SyncFace(made)
+    env: Any = stage.make_env()  # its verbs are waited for where it is asynchronous
     try:
-        observation, _ = env.reset(seed=seed, options={"task": dict(task.data)} if task.data else None)
+        observation, _ = await _given(env.reset(seed=seed, options={"task": dict(task.data)} if task.data else None))
         exchanges: list[tuple[str, str]] = []
         total = 0.0
         for _ in range(stage.max_turns):
-            actions = env.legal_actions()
+            actions = await _given(env.legal_actions()) if hasattr(env, "legal_actions") else ()
             if not actions:
                 raise ConfigError(f"{stage.spec.id} names no legal actions", mend="set trainer.warmup.steps=0")
             action = chance.choice(actions)
             exchanges.append((observation, action))
-            observation, reward, terminated, truncated, _ = env.step(action)
+            observation, reward, terminated, truncated, _ = await _given(env.step(action))
             total += float(reward)
             if terminated or truncated:
                 break
         return RandomEpisode(tuple(exchanges), total)
     finally:
-        env.close()
+        await _given(env.close())
+
+
+async def _given(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer

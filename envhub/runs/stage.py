@@ -1,7 +1,8 @@
 """Builds what every run needs of an environment: its stage, its tasks, and random play on them. Loads no torch."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from envhub.envs.core import Env
 from envhub.envs.mixture import mixture
 from envhub.envs.registry import build, load_spec, package_version
 from envhub.envs.spec import EnvSpec
+from envhub.envs.sync_face import on_loop
 from envhub.envs.task_files import tasks_from
 from envhub.envs.task_stream import TaskStream
 from envhub.envs.tasks import Task
 from envhub.envs.wrappers import build_lenses, wrapped_spec
-from envhub.errors import ConfigError
+from envhub.errors import ConfigError, EnvHubError
 from envhub.policy.core import Policy
 from envhub.policy.scripted_policy import RandomPolicy, ScriptedPolicy, SolverPolicy, words_of
 from envhub.rollout.episode import Stage
@@ -142,10 +144,22 @@ def held_out(stage: Stage, options: Mapping[str, Any], split: str, count: int) -
 def random_episodes(stage: Stage, tasks: TaskStream, count: int, *, seed: int, first: int = 0) -> list[RandomEpisode]:
     """Random play on `count` tasks of the stream; served environments are waited for side by side."""
     chosen = [(tasks.at(first + i), seed * 1_000_003 + first + i) for i in range(count)]
-    if not stage.remote:
-        return [play_randomly(stage, task, seed=own) for task, own in chosen]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda pair: play_randomly(stage, pair[0], seed=pair[1]), chosen))
+
+    async def play_all() -> list[RandomEpisode]:
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(task: Task, own: int) -> RandomEpisode:
+            async with turns:
+                return await play_randomly(stage, task, seed=own)
+
+        async with asyncio.TaskGroup() as group:
+            playing = [group.create_task(one(task, own)) for task, own in chosen]
+        return [task.result() for task in playing]
+
+    try:
+        return on_loop(play_all())
+    except* EnvHubError as errors:
+        raise errors.exceptions[0] from None
 
 
 def vocabulary(episodes: Sequence[RandomEpisode], env_actions: Sequence[str]) -> tuple[str, ...]:

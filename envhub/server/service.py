@@ -279,9 +279,7 @@ class Service:
         try:
             await worker.do(number, "make", fleet.config.options, fleet.config.step_deadline_s)
         except BaseException:  # its caller has gone, or it could not be made: whatever there is, is closed
-            worker.ask(
-                number, "close", None, self.clock() + fleet.config.step_deadline_s, lambda *_: fleet.left(worker, number)
-            )
+            fleet.abandon(worker, number)
             raise
         session = self.sessions.add(tenant, fleet.config.id, worker, number)
         self.metrics.opened(fleet.config.id)
@@ -300,7 +298,7 @@ class Service:
         )
         try:
             await written
-        except Problem:
+        except BaseException:
             self.sessions.end(session, "not recorded")
             raise
 
@@ -355,13 +353,13 @@ class Service:
             return "no worker"
         number = worker.open()
         try:
-            for verb, argument in (("make", fleet.config.options), ("reset", [0, None]), ("step", ""), ("close", None)):
+            for verb, argument in (("make", fleet.config.options), ("reset", [0, None]), ("step", "")):
                 await worker.do(number, verb, argument, fleet.config.step_deadline_s)
             return "ok"
         except Problem as problem:
             return problem.detail
         finally:
-            fleet.left(worker, number)
+            fleet.abandon(worker, number)
 
 
 def _scaler(fleet: FleetConfig) -> Scaler | None:

@@ -51,7 +51,7 @@ async def _placed(recorded: Recorded, fleet: Fleet | None, gate: Gate | None) ->
             await _same(worker, number, verb, fleet.config.step_deadline_s)
         return worker, number
     except BaseException:
-        fleet.left(worker, number)
+        fleet.abandon(worker, number)
         gate.release(recorded.tenant)
         raise
 

@@ -13,7 +13,7 @@ may be left out; one to it is a list of answers [id, True, value] or [id, False,
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgpack
@@ -27,6 +27,7 @@ PROTOCOL = "envhub.1"
 MAX_REQUESTS = 4096
 MAX_UNSENT = 65_536
 MAX_SENT = 1 << 20  # bytes
+PACKER = msgpack.Packer()
 SMALL: dict[str, Any] = {
     "ext_hook": checked_array,
     "max_str_len": 16 << 20,
@@ -141,15 +142,18 @@ class _Socket:
             self._room.set()
 
 
-def _frames(answers: list[Any]) -> Iterator[bytes]:
-    """Answers as one frame, or as several where it would be over a mebibyte; a larger answer has a frame of its own."""
-    frame = msgpack.packb(answers, unicode_errors="surrogatepass")
-    if len(frame) <= MAX_SENT or len(answers) == 1:
-        yield frame
-        return
-    middle = len(answers) // 2
-    yield from _frames(answers[:middle])
-    yield from _frames(answers[middle:])
+def _frames(answers: Sequence[Any]) -> Iterator[bytes]:
+    """Answers in as few frames as hold a mebibyte each; a larger answer has a frame of its own."""
+    parts: list[bytes] = []
+    size = 0
+    for answer in answers:
+        part = msgpack.packb(answer, unicode_errors="surrogatepass")
+        if parts and size + len(part) > MAX_SENT:
+            yield PACKER.pack_array_header(len(parts)) + b"".join(parts)
+            parts, size = [], 0
+        parts.append(part)
+        size += len(part)
+    yield PACKER.pack_array_header(len(parts)) + b"".join(parts)
 
 
 def _wrong(verb: Any, argument: Any) -> Problem | None:

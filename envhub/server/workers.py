@@ -226,6 +226,8 @@ def env_problem(kind: str, what: str, mend: str) -> Problem:
     first = str(what).splitlines()[0][:500] if what else ""
     if kind == "ContractError":
         return Problem(502, "env_contract", f"The environment broke its contract: {first}.", "Run `envhub check` on it.")
+    if kind == "Unavailable":
+        return Problem(409, "snapshot_refused", f"There are {first}.", "Close the session, or restore what is kept.")
     return Problem(500, "env_error", f"The environment raised {kind}: {first}", "The session is still open.")
 
 
@@ -291,6 +293,11 @@ class Fleet:
         worker.sessions.discard(session)
         if worker.retiring and not worker.sessions and worker.alive and self._group is not None:
             self._group.create_task(worker.stop())
+
+    def abandon(self, worker: Worker, session: int) -> None:
+        """Nobody wants what a worker has made under a number: it is closed."""
+        deadline = self._loop.time() + self.config.step_deadline_s
+        worker.ask(session, "close", None, deadline, lambda value, failed: self.left(worker, session))
 
     def reconfigure(self, config: FleetConfig) -> None:
         """Take another config of the same environment."""

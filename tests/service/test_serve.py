@@ -516,7 +516,10 @@ def test_workers_come_with_the_callers_and_go_after_a_calm_while(tmp_path: Path)
         for session in opened:
             assert httpx.delete(f"{served.url}/envs/t/Trouble-v1/sessions/{session}").status_code == 204
         until({"workers": 1, "wanted": 1, "sessions": 0, "max_sessions": 2})
-        assert len(served.pids) == 2
+        deadline = time.monotonic() + 10
+        while len(served.pids) > 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_the_fleet_file_is_read_again_without_losing_a_session(tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ def load_target(target: str) -> EnvSpec:
     return spec
 
 
+class Unavailable(Exception):
+    """What was asked cannot be had here; the environment is not to blame."""
+
+
 class Session:
     """One environment, or one task set."""
 
@@ -126,7 +130,7 @@ class Session:
     def snapshot(self, _: None) -> int:
         """Keep the state; gives its number."""
         if self._env().state_level is StateLevel.NONE or len(self.own) >= MAX_SNAPSHOTS:
-            raise ValueError(f"no snapshots here, or over {MAX_SNAPSHOTS} of them")
+            raise Unavailable(f"no snapshots here, or over {MAX_SNAPSHOTS} of them")
         number = max(self.snapshots, default=0) + 1
         self.snapshots[number] = self._env().snapshot()
         self.own.append(number)
