@@ -1,10 +1,13 @@
 """Random play without a model: what a warm-up learns from, and where a small vocabulary comes from."""
 
+import asyncio
 import inspect
 import random
 from dataclasses import dataclass
 from typing import Any
 
+from envhub.envs.core import Env
+from envhub.envs.sync_face import SyncFace
 from envhub.envs.tasks import Task
 from envhub.errors import ConfigError
 from envhub.rollout.episode import Stage
@@ -18,14 +21,37 @@ class RandomEpisode:
     reward: float
 
 
-async def play_randomly(stage: Stage, task: Task, *, seed: int) -> RandomEpisode:
+def play_randomly(stage: Stage, task: Task, *, seed: int) -> RandomEpisode:
     """Play one episode with moves drawn from `Env.legal_actions`.
 
     Raises:
         ConfigError: the environment names no actions.
     """
+    made = stage.make_env()
+    return _at_once(stage, made if isinstance(made, Env) else SyncFace(made), task, seed)
+
+
+async def play_randomly_beside(stage: Stage, task: Task, *, seed: int) -> RandomEpisode:
+    """`play_randomly` beside other episodes. A synchronous environment may wait on the loop itself, so it gets a thread."""
+    made = stage.make_env()
+    if isinstance(made, Env):
+        return await asyncio.to_thread(_at_once, stage, made, task, seed)
+    return await _play(stage, made, task, seed)
+
+
+def _at_once(stage: Stage, env: Env, task: Task, seed: int) -> RandomEpisode:
+    """`_play` with verbs that answer at once: it never waits, and needs no loop."""
+    playing = _play(stage, env, task, seed)
+    try:
+        playing.send(None)
+    except StopIteration as done:
+        found: RandomEpisode = done.value
+        return found
+    raise AssertionError("a synchronous environment gave something to wait for")
+
+
+async def _play(stage: Stage, env: Any, task: Task, seed: int) -> RandomEpisode:
     chance = random.Random(seed)
-    env: Any = stage.make_env()  # its verbs are waited for where it is asynchronous
     try:
         observation, _ = await _given(env.reset(seed=seed, options={"task": dict(task.data)} if task.data else None))
         exchanges: list[tuple[str, str]] = []

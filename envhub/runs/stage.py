@@ -20,7 +20,7 @@ from envhub.errors import ConfigError, EnvHubError
 from envhub.policy.core import Policy
 from envhub.policy.scripted_policy import RandomPolicy, ScriptedPolicy, SolverPolicy, words_of
 from envhub.rollout.episode import Stage
-from envhub.rollout.random_play import RandomEpisode, play_randomly
+from envhub.rollout.random_play import RandomEpisode, play_randomly, play_randomly_beside
 
 MODEL = "hf:"
 
@@ -144,13 +144,15 @@ def held_out(stage: Stage, options: Mapping[str, Any], split: str, count: int) -
 def random_episodes(stage: Stage, tasks: TaskStream, count: int, *, seed: int, first: int = 0) -> list[RandomEpisode]:
     """Random play on `count` tasks of the stream; served environments are waited for side by side."""
     chosen = [(tasks.at(first + i), seed * 1_000_003 + first + i) for i in range(count)]
+    if not stage.remote:
+        return [play_randomly(stage, task, seed=own) for task, own in chosen]
 
     async def play_all() -> list[RandomEpisode]:
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def one(task: Task, own: int) -> RandomEpisode:
             async with turns:
-                return await play_randomly(stage, task, seed=own)
+                return await play_randomly_beside(stage, task, seed=own)
 
         async with asyncio.TaskGroup() as group:
             playing = [group.create_task(one(task, own)) for task, own in chosen]

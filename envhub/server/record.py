@@ -22,7 +22,8 @@ from envhub.server.problems import Problem
 log = logging.getLogger(__name__)
 MOST_AT_ONCE = 1000
 TABLES = """
-CREATE TABLE IF NOT EXISTS sessions (hash BLOB PRIMARY KEY, tenant TEXT NOT NULL, env TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sessions (hash BLOB PRIMARY KEY, tenant TEXT NOT NULL, env TEXT NOT NULL,
+    forked INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS verbs (hash BLOB NOT NULL, place INTEGER NOT NULL, body BLOB NOT NULL, sum INTEGER NOT NULL,
     PRIMARY KEY (hash, place)) WITHOUT ROWID;
 """
@@ -44,11 +45,12 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A session of a server that is gone."""
+    """A session of a server that is gone. One that was `forked` began where another one was."""
 
     key: bytes
     tenant: str
     env_id: str
+    forked: bool
     verbs: tuple[Verb, ...]
 
 
@@ -85,9 +87,9 @@ class Record:
         self._thread = threading.Thread(target=self._write, name="record", daemon=True)
         self._thread.start()
 
-    def opened(self, key: bytes, tenant: str, env_id: str, written: Written) -> None:
+    def opened(self, key: bytes, tenant: str, env_id: str, written: Written, *, forked: bool = False) -> None:
         """A session begins."""
-        self._todo.put(("INSERT INTO sessions VALUES (?, ?, ?)", (key, tenant, env_id), written))
+        self._todo.put(("INSERT INTO sessions VALUES (?, ?, ?, ?)", (key, tenant, env_id, forked), written))
 
     def answered(self, key: bytes, verb: Verb, written: Written) -> None:
         """A verb has its answer, which may go out once `written` was called without a problem."""
@@ -108,14 +110,14 @@ class Record:
         self._base.close()
 
     def _read(self) -> Iterator[Recorded]:
-        for key, tenant, env_id in self._base.execute("SELECT hash, tenant, env FROM sessions").fetchall():
+        for key, tenant, env_id, forked in self._base.execute("SELECT hash, tenant, env, forked FROM sessions").fetchall():
             rows = self._base.execute("SELECT place, body, sum FROM verbs WHERE hash = ? ORDER BY place", (key,)).fetchall()
             verbs = []
             for place, body, sum_ in rows:
                 if zlib.crc32(body) != sum_:
                     raise ValueError(f"the body of a verb does not fit its sum (session {key.hex()[:8]}, place {place})")
                 verbs.append(Verb(place, *msgpack.unpackb(body, unicode_errors="surrogatepass", strict_map_key=False)))
-            yield Recorded(key, tenant, env_id, tuple(verbs))
+            yield Recorded(key, tenant, env_id, bool(forked), tuple(verbs))
 
     def _write(self) -> None:
         going = True

@@ -37,7 +37,7 @@ class Service:
         """`new_link` says where workers run, by default here. Raises ConfigError for an environment that is not installed."""
         self.config, self.tenants = config, tenants
         self.fleets = {fleet.id: Fleet(fleet, fleet_command(fleet.id), new_link) for fleet in config.fleets}
-        self._scalers = {fleet.id: scaler for fleet in config.fleets if (scaler := _scaler(fleet))}
+        self._scalers = {fleet.id: scaler for fleet in config.fleets if (scaler := _scaler(fleet, fleet.workers))}
         shares = tenants.shares()
         self.gates = {fleet.id: Gate(self._places(fleet), queue=fleet.queue, shares=shares) for fleet in config.fleets}
         self.clock = asyncio.get_running_loop().time
@@ -112,7 +112,7 @@ class Service:
         twin = await made
         self.traces.opened(twin)
         if self.record is not None:
-            await self._recorded(self.record, twin)
+            await self._recorded(self.record, twin, forked=True)
         return twin
 
     async def call(self, session: Session, verb: str, argument: Any, *, request: str = "", seq: int | None = None) -> Any:
@@ -182,11 +182,12 @@ class Service:
         same = set(new) == set(self.fleets) and all(new[i].options == f.config.options for i, f in self.fleets.items())
         if not same:
             raise ConfigError("a reload may not change the environments or their options", mend="start another server")
+        wanted = {name: fleet.wanted for name, fleet in self.fleets.items()}
+        self._scalers = {fleet.id: scaler for fleet in config.fleets if (scaler := _scaler(fleet, wanted[fleet.id]))}
         for name, fleet in self.fleets.items():
             fleet.reconfigure(new[name])
             self.gates[name].queue = new[name].queue
-            self._grant(name, self.gates[name].resize(new[name].max_sessions))
-        self._scalers = {fleet.id: scaler for fleet in config.fleets if (scaler := _scaler(fleet))}
+            self._grant(name, self.gates[name].resize(self._places(new[name])))
         log.info("the config was read again", extra={"fleets": len(new)})
 
     def health(self) -> dict[str, Any]:
@@ -286,7 +287,7 @@ class Service:
         self.traces.opened(session)
         return session
 
-    async def _recorded(self, record: Record, session: Session) -> None:
+    async def _recorded(self, record: Record, session: Session, *, forked: bool = False) -> None:
         """A new session is written, or ended. Raises Problem (507)."""
         written: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         loop = asyncio.get_running_loop()
@@ -295,6 +296,7 @@ class Service:
             session.tenant,
             session.env_id,
             lambda problem: loop.call_soon_threadsafe(_settle, written, None, problem),
+            forked=forked,
         )
         try:
             await written
@@ -362,11 +364,11 @@ class Service:
             fleet.abandon(worker, number)
 
 
-def _scaler(fleet: FleetConfig) -> Scaler | None:
+def _scaler(fleet: FleetConfig, now: int) -> Scaler | None:
     if fleet.max_workers is None:
         return None
     places = -(-fleet.max_sessions // fleet.max_workers)
-    return Scaler(fleet.workers, fleet.max_workers, places, fleet.calm_s, now=fleet.workers)
+    return Scaler(fleet.workers, fleet.max_workers, places, fleet.calm_s, now=min(max(now, fleet.workers), fleet.max_workers))
 
 
 def _settle(future: asyncio.Future[Any], value: Any, failed: Problem | None) -> None:

@@ -13,6 +13,7 @@ from envhub.server.sessions import Sessions
 from envhub.server.workers import Fleet, Worker
 
 AT_ONCE = 64
+REPEATABLE = ("reset", "step", "legal_actions")
 
 
 async def wake(record: Record, fleets: Mapping[str, Fleet], gates: Mapping[str, Gate], sessions: Sessions) -> None:
@@ -39,7 +40,7 @@ async def _placed(recorded: Recorded, fleet: Fleet | None, gate: Gate | None) ->
     if fleet is None or gate is None or not fleet.config.repeatable:
         raise _cannot("This environment is not declared to be repeatable.")
     verbs = repeated(recorded)
-    if any(verb.verb not in ("reset", "step") for verb in verbs):
+    if verbs is None:
         raise _cannot("Forks and snapshots cannot be repeated.")
     worker = fleet.pick()
     if worker is None or gate.held >= gate.capacity or isinstance(gate.ask(recorded.tenant, 0.0), str):
@@ -69,10 +70,13 @@ def _cannot(why: str) -> Problem:
     return Problem(410, "session_lost", why)
 
 
-def repeated(recorded: Recorded) -> tuple[Verb, ...]:
-    """The verbs that decide where a session's environment is: from its last reset with a seed, or all."""
-    seeded = [n for n, v in enumerate(recorded.verbs) if v.verb == "reset" and v.argument[0] is not None and v.problem is None]
-    return recorded.verbs[seeded[-1] if seeded else 0 :]
+def repeated(recorded: Recorded) -> tuple[Verb, ...] | None:
+    """The verbs that decide where a session's environment is: from its last reset with a seed, or all. None if they do not."""
+    verbs = recorded.verbs
+    seeded = [n for n, v in enumerate(verbs) if v.verb == "reset" and v.argument[0] is not None and v.problem is None]
+    decisive = verbs[seeded[-1] if seeded else 0 :]
+    known = (seeded or not recorded.forked) and all(verb.verb in REPEATABLE for verb in decisive)
+    return decisive if known else None
 
 
 def same_answer(one: Any, other: Any) -> bool:

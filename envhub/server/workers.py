@@ -302,7 +302,7 @@ class Fleet:
     def reconfigure(self, config: FleetConfig) -> None:
         """Take another config of the same environment."""
         self.config = config
-        self.resize(config.workers)
+        self.resize(min(max(self.wanted, config.workers), config.max_workers or config.workers))
 
     def resize(self, workers: int) -> None:
         """Have so many workers: some are started, or retire when their sessions have ended."""

@@ -113,18 +113,27 @@ def test_what_cannot_be_repeated_is_told_and_its_answers_are_kept(server: Callab
         pid.step("pid", "key")
         answer = snap.step("a", "key")
         snap.post("snapshot", {})
+        twin, fresh = (Client(served.url, plain.post("fork", {})[1]["session"]) for _ in range(2))
+        twin.step("t")
+        fresh.post("reset", {"seed": 4})  # from here on it can be repeated
+        rolled = fresh.step("f")
         plain.step("a")
         served.process.kill()
     with server() as served:
         pid, snap = Client(served.url, pid.session), Client(served.url, snap.session)
-        for one, why in ((pid, "did not repeat its answer to verb 2, a step"), (snap, "Forks and snapshots")):
+        twin, fresh = Client(served.url, twin.session), Client(served.url, fresh.session)
+        told_why = ((pid, "did not repeat its answer to verb 2, a step"), (snap, "Forks and"), (twin, "Forks and"))
+        for one, why in told_why:
             status, told = one.post("step", {"action": "x"})
             assert (status, told["code"]) == (410, "session_lost")
             assert why in told["detail"]
         assert snap.step("a", "key") == answer
         assert snap.step("b", "key") == (422, "request_id_reused")
         assert Client(served.url, plain.session).step("b")[0] == 200
-        assert httpx.get(f"{served.url}/ready").json()["fleets"]["t/Dice-v1"]["sessions"] == 1
+        again = Client(served.url)
+        again.post("reset", {"seed": 4})
+        assert [again.step("f"), again.step("g")] == [rolled, fresh.step("g")]
+        assert httpx.get(f"{served.url}/ready").json()["fleets"]["t/Dice-v1"]["sessions"] == 3
     with server(repeatable=False) as served:  # an orderly end keeps sessions for the next server too
         status, told = Client(served.url, plain.session).post("step", {"action": "c"})
         assert status == 410

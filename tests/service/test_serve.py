@@ -40,6 +40,7 @@ from tests.served import Served, package, serve
 
 TROUBLE = """
 import os, time
+import msgpack
 import numpy as np
 from envhub import Env, EnvSpec, StateLevel
 
@@ -60,6 +61,7 @@ class Trouble(Env):
                 time.sleep(5)
             case "raise": raise RuntimeError("so /etc/secret")
             case "wrong": return 7
+            case "alien": return "", 0.0, False, False, {"x": msgpack.ExtType(9, b"x")}
             case "look":
                 image = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
                 return "seen", np.float32(0.5), np.bool_(False), False, {"image": image, "png": b"\\x89", "at": np.int64(3)}
@@ -221,7 +223,10 @@ def test_a_repeated_request_runs_once(url: str) -> None:
         client.delete(f"/sessions/{session}")
 
 
-@pytest.mark.parametrize(("action", "cause"), [("die", "killed by signal 9"), ("hang", "hung"), ("eat", "out of memory")])
+@pytest.mark.parametrize(
+    ("action", "cause"),
+    [("die", "killed by signal 9"), ("hang", "hung"), ("eat", "out of memory"), ("alien", "another language")],
+)
 def test_a_lost_worker_is_told_within_two_seconds_and_replaced(url: str, action: str, cause: str) -> None:
     """SRV-01, SRV-04, SRV-05."""
     env, other = trouble(url), envhub.connect(f"{url}/envs/{LAKE}")
@@ -512,6 +517,10 @@ def test_workers_come_with_the_callers_and_go_after_a_calm_while(tmp_path: Path)
             opened = list(pool.map(lambda _: _open(served.url, 20.0), range(6)))
         assert len(set(opened)) == 6
         until({"workers": 3, "wanted": 3, "sessions": 6, "max_sessions": 6})
+        assert len(served.pids) == 4
+        served.process.send_signal(signal.SIGHUP)  # the file is read again, and the fleet stays as large as it has grown
+        time.sleep(0.5)
+        assert state() == {"workers": 3, "wanted": 3, "sessions": 6, "max_sessions": 6}
         assert len(served.pids) == 4
         for session in opened:
             assert httpx.delete(f"{served.url}/envs/t/Trouble-v1/sessions/{session}").status_code == 204

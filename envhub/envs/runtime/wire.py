@@ -5,7 +5,7 @@ from typing import IO, Any
 
 import msgpack
 
-from envhub.envs.runtime.arrays import pack_array, unpack_array
+from envhub.envs.runtime.arrays import checked_array, pack_array, unpack_array
 
 MAX_FRAME = 64 << 20
 LENGTH = struct.Struct("<I")
@@ -24,7 +24,7 @@ def pack_frame(message: Any) -> bytes:
 
 def unpack_body(body: bytes, *, arrays: bool = True) -> Any:
     """A frame's message; without `arrays` those stay packed, to be passed on. Raises ValueError if it is none."""
-    hook = unpack_array if arrays else msgpack.ExtType
+    hook = unpack_array if arrays else checked_array
     try:
         return msgpack.unpackb(body, raw=False, strict_map_key=False, unicode_errors="surrogatepass", ext_hook=hook)
     except (ValueError, msgpack.UnpackException) as error:
