@@ -68,11 +68,24 @@ def load_settings(model: type[S], path: Path, overrides: Sequence[str] = ()) -> 
     data = _read(path, lines)
     for override in overrides:
         _override(data, override, lines)
+    return _validated(model, data, lines, str(path))
+
+
+def checked(model: type[S], data: dict[str, Any], *, source: str) -> S:
+    """Settings of values that were put together elsewhere, as on a command line. Raises ConfigError, which names `source`."""
+    return _validated(model, data, {}, source)
+
+
+def _validated(model: type[S], data: dict[str, Any], lines: dict[Key, str], source: str) -> S:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems = "\n".join(_problem(model, dict(detail), lines, path) for detail in error.errors(include_url=False))
-        raise ConfigError(f"the config is wrong:\n{problems}", mend="correct the lines named above") from None
+        found = error.errors(include_url=False)
+        inner = {d["loc"][:-1] for d in found} | {d["loc"][:-2] for d in found}  # a list of wrong items counts as too short
+        shown = [d for d in found if d["type"] != "too_short" or d["loc"] not in inner]
+        problems = "\n".join(_problem(model, dict(detail), lines, source) for detail in shown)
+        mend = "correct the lines named above" if lines else "correct what is named above"
+        raise ConfigError(f"the config is wrong:\n{problems}", mend=mend) from None
 
 
 def parse_value(text: str, *, source: str) -> Any:
@@ -181,9 +194,9 @@ def _override(data: dict[str, Any], override: str, lines: dict[Key, str]) -> Non
     place[parts[-1]] = _parse(text, parts, lambda _: source, lines)
 
 
-def _problem(model: type[BaseModel], detail: dict[str, Any], lines: dict[Key, str], path: Path) -> str:
+def _problem(model: type[BaseModel], detail: dict[str, Any], lines: dict[Key, str], source: str) -> str:
     key: Key = tuple(detail["loc"])
-    where = next((lines[key[:n]] for n in range(len(key), -1, -1) if key[:n] in lines), str(path))
+    where = next((lines[key[:n]] for n in range(len(key), -1, -1) if key[:n] in lines), source)
     name = ".".join(map(str, key)) or "the config"
     if detail["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(key[-1]), list(_fields(model, key[:-1])), n=1, cutoff=0.5)

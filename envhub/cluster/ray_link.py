@@ -6,8 +6,10 @@ Every machine of the cluster needs the same Python at the same place, with EnvHu
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -22,14 +24,17 @@ log = logging.getLogger(__name__)
 RAY: Any = ray  # its types say less than its documentation
 CHUNK = 1 << 20
 PATIENCE_S = 5.0
+PROBE = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).internal_kv_keys(b'', timeout=5)"
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[None]:
+def connected(address: str, *, may_be_open: bool = False) -> Iterator[None]:
     """A connection to a Ray cluster; "local" starts one on this machine for as long as the block lasts.
 
+    Ray's ports stand open on every interface, so a cluster has to ask for a token, unless it `may_be_open`.
+
     Raises:
-        ConfigError: no cluster answers there.
+        ConfigError: no cluster answers there, or it takes commands from anybody.
     """
     quiet = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
     try:
@@ -42,9 +47,18 @@ def connected(address: str) -> Iterator[None]:
         what = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
         raise ConfigError(f"no Ray cluster at {address!r}: {what}", mend="give host:port, auto or local") from error
     try:
+        if not may_be_open and _takes_commands_from_anybody(RAY.get_runtime_context().gcs_address):
+            mend = "start it with RAY_AUTH_MODE=token, or set ray_open: true if its network is private"
+            raise ConfigError(f"the Ray cluster at {address!r} takes commands from anybody who reaches it", mend=mend)
         yield
     finally:
         RAY.shutdown()
+
+
+def _takes_commands_from_anybody(gcs: str) -> bool:
+    """Whether a process without a token is answered."""
+    stranger = os.environ | {"RAY_AUTH_MODE": "disabled"}
+    return subprocess.run([sys.executable, "-c", PROBE, gcs], env=stranger, capture_output=True, timeout=60).returncode == 0
 
 
 def _probe(address: str) -> None:

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from envhub.envs.core import Env
+from envhub.envs.core import AsyncEnv, Env
 from envhub.envs.sync_face import SyncFace
 from envhub.envs.tasks import Task
 from envhub.errors import ConfigError
@@ -28,15 +28,21 @@ def play_randomly(stage: Stage, task: Task, *, seed: int) -> RandomEpisode:
         ConfigError: the environment names no actions.
     """
     made = stage.make_env()
-    return _at_once(stage, made if isinstance(made, Env) else SyncFace(made), task, seed)
+    env = made if isinstance(made, Env) else SyncFace(made)
+    try:
+        return _at_once(stage, env, task, seed)
+    finally:
+        env.close()
 
 
-async def play_randomly_beside(stage: Stage, task: Task, *, seed: int) -> RandomEpisode:
-    """`play_randomly` beside other episodes. A synchronous environment may wait on the loop itself, so it gets a thread."""
-    made = stage.make_env()
-    if isinstance(made, Env):
-        return await asyncio.to_thread(_at_once, stage, made, task, seed)
-    return await _play(stage, made, task, seed)
+async def play_randomly_beside(stage: Stage, env: Env | AsyncEnv, task: Task, *, seed: int) -> RandomEpisode:
+    """`play_randomly` in a given environment, which stays open, beside other episodes.
+
+    A synchronous environment may wait on the loop itself, so it gets a thread. Raises ConfigError.
+    """
+    if isinstance(env, Env):
+        return await asyncio.to_thread(_at_once, stage, env, task, seed)
+    return await _play(stage, env, task, seed)
 
 
 def _at_once(stage: Stage, env: Env, task: Task, seed: int) -> RandomEpisode:
@@ -52,23 +58,20 @@ def _at_once(stage: Stage, env: Env, task: Task, seed: int) -> RandomEpisode:
 
 async def _play(stage: Stage, env: Any, task: Task, seed: int) -> RandomEpisode:
     chance = random.Random(seed)
-    try:
-        observation, _ = await _given(env.reset(seed=seed, options={"task": dict(task.data)} if task.data else None))
-        exchanges: list[tuple[str, str]] = []
-        total = 0.0
-        for _ in range(stage.max_turns):
-            actions = await _given(env.legal_actions()) if hasattr(env, "legal_actions") else ()
-            if not actions:
-                raise ConfigError(f"{stage.spec.id} names no legal actions", mend="set trainer.warmup.steps=0")
-            action = chance.choice(actions)
-            exchanges.append((observation, action))
-            observation, reward, terminated, truncated, _ = await _given(env.step(action))
-            total += float(reward)
-            if terminated or truncated:
-                break
-        return RandomEpisode(tuple(exchanges), total)
-    finally:
-        await _given(env.close())
+    observation, _ = await _given(env.reset(seed=seed, options={"task": dict(task.data)} if task.data else None))
+    exchanges: list[tuple[str, str]] = []
+    total = 0.0
+    for _ in range(stage.max_turns):
+        actions = await _given(env.legal_actions()) if hasattr(env, "legal_actions") else ()
+        if not actions:
+            raise ConfigError(f"{stage.spec.id} names no legal actions", mend="set trainer.warmup.steps=0")
+        action = chance.choice(actions)
+        exchanges.append((observation, action))
+        observation, reward, terminated, truncated, _ = await _given(env.step(action))
+        total += float(reward)
+        if terminated or truncated:
+            break
+    return RandomEpisode(tuple(exchanges), total)
 
 
 async def _given(answer: Any) -> Any:

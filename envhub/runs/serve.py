@@ -24,7 +24,7 @@ from envhub.server.guard import App
 from envhub.server.patience import patient
 from envhub.server.service import Service
 from envhub.server.workers import fleet_command
-from envhub.settings import load_settings
+from envhub.settings import checked, load_settings
 from envhub.telemetry import Calm, setup_logging
 
 log = logging.getLogger("envhub.serve")
@@ -46,14 +46,12 @@ def serve_config(
     if bool(envs) == (path is not None):
         raise ConfigError("name environments, or a fleet file with -c", mend="envhub serve game/FrozenLake-v1")
     given = {k: v for k, v in server.items() if v is not None}
-    try:
-        more = {k: v for k, v in fleet.items() if v is not None}
-        if path is None:
-            return ServeConfig(fleets=tuple(FleetConfig(id=env, **more) for env in envs), **given)
+    more = {k: v for k, v in fleet.items() if v is not None}
+    found: dict[str, Any] = {"fleets": [{"id": env} for env in envs]}
+    if path is not None:
         found = load_settings(ServeConfig, path, overrides).model_dump()
-        return ServeConfig.model_validate(found | given | {"fleets": [one | more for one in found["fleets"]]})
-    except ValueError as error:
-        raise ConfigError(f"the server's config is wrong: {error}", mend="correct it") from error
+    fleets = [one | more for one in found["fleets"]]
+    return checked(ServeConfig, found | given | {"fleets": fleets}, source="the command line")
 
 
 def serve(config: ServeConfig, again: Callable[[], ServeConfig]) -> int:
@@ -68,18 +66,18 @@ def serve(config: ServeConfig, again: Callable[[], ServeConfig]) -> int:
     for fleet in config.fleets:
         fleet_command(fleet.id)
     with contextlib.ExitStack() as stack:
-        new_link = None if config.ray is None else stack.enter_context(_cluster(config.ray))
+        new_link = None if config.ray is None else stack.enter_context(_cluster(config.ray, may_be_open=config.ray_open))
         return uvloop.run(_serve(config, again, tenants, _listen(config), new_link))
 
 
 @contextlib.contextmanager
-def _cluster(address: str) -> Iterator[NewLink]:
+def _cluster(address: str, *, may_be_open: bool) -> Iterator[NewLink]:
     """Where workers run while the block lasts: on a Ray cluster. Raises ConfigError."""
     try:
         cluster = import_module("envhub.cluster.ray_link")
     except ImportError as error:
         raise ConfigError("workers on a cluster need ray", mend="pip install 'envhub-rl[ray]'") from error
-    with cluster.connected(address):
+    with cluster.connected(address, may_be_open=may_be_open):
         yield lambda fleet: cluster.RayLink(**fleet.placement.model_dump())
 
 

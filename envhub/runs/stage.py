@@ -1,13 +1,14 @@
 """Builds what every run needs of an environment: its stage, its tasks, and random play on them. Loads no torch."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from envhub.envs.core import Env
+from envhub.envs.core import AsyncEnv, Env
 from envhub.envs.mixture import mixture
 from envhub.envs.registry import build, load_spec, package_version
 from envhub.envs.spec import EnvSpec
@@ -16,7 +17,7 @@ from envhub.envs.task_files import tasks_from
 from envhub.envs.task_stream import TaskStream
 from envhub.envs.tasks import Task
 from envhub.envs.wrappers import build_lenses, wrapped_spec
-from envhub.errors import ConfigError, EnvHubError
+from envhub.errors import ConfigError, EnvHubError, EpisodeError
 from envhub.policy.core import Policy
 from envhub.policy.scripted_policy import RandomPolicy, ScriptedPolicy, SolverPolicy, words_of
 from envhub.rollout.episode import Stage
@@ -141,27 +142,65 @@ def held_out(stage: Stage, options: Mapping[str, Any], split: str, count: int) -
     return [different[place % len(different)] for place in range(count)]
 
 
-def random_episodes(stage: Stage, tasks: TaskStream, count: int, *, seed: int, first: int = 0) -> list[RandomEpisode]:
-    """Random play on `count` tasks of the stream; served environments are waited for side by side."""
-    chosen = [(tasks.at(first + i), seed * 1_000_003 + first + i) for i in range(count)]
-    if not stage.remote:
-        return [play_randomly(stage, task, seed=own) for task, own in chosen]
+class RandomPlay:
+    """Random play on a stage. Served environments are waited for side by side, and keep their sessions between episodes."""
 
-    async def play_all() -> list[RandomEpisode]:
+    def __init__(self, stage: Stage, tasks: TaskStream) -> None:
+        """Play on `tasks`. Close it at the end."""
+        self._stage, self._tasks = stage, tasks
+        self._free: list[Env | AsyncEnv] = []
+
+    def episodes(self, count: int, *, seed: int, first: int = 0) -> list[RandomEpisode]:
+        """Play the `count` tasks of the stream from `first` on. Raises ConfigError where no actions are named."""
+        chosen = [(self._tasks.at(first + i), seed * 1_000_003 + first + i) for i in range(count)]
+        if not self._stage.remote:
+            return [play_randomly(self._stage, task, seed=own) for task, own in chosen]
+        try:
+            return on_loop(self._beside(chosen))
+        except* EnvHubError as errors:
+            raise errors.exceptions[0] from None
+
+    def close(self) -> None:
+        """Give the sessions back."""
+        free, self._free = self._free, []
+        on_loop(_close_all(free))
+
+    async def _beside(self, chosen: Sequence[tuple[Task, int]]) -> list[RandomEpisode]:
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def one(task: Task, own: int) -> RandomEpisode:
             async with turns:
-                return await play_randomly_beside(stage, task, seed=own)
+                if self._free:
+                    with contextlib.suppress(EpisodeError):  # its lease may have run out meanwhile
+                        return await self._one(self._free.pop(), task, own)
+                return await self._one(self._stage.make_env(), task, own)
 
         async with asyncio.TaskGroup() as group:
             playing = [group.create_task(one(task, own)) for task, own in chosen]
         return [task.result() for task in playing]
 
-    try:
-        return on_loop(play_all())
-    except* EnvHubError as errors:
-        raise errors.exceptions[0] from None
+    async def _one(self, env: Env | AsyncEnv, task: Task, own: int) -> RandomEpisode:
+        try:
+            played = await play_randomly_beside(self._stage, env, task, seed=own)
+        except BaseException:
+            await _close_all([env])
+            raise
+        self._free.append(env)
+        return played
+
+
+async def _close_all(envs: Sequence[Env | AsyncEnv]) -> None:
+    for env in envs:
+        if isinstance(env, Env):
+            await asyncio.to_thread(env.close)
+        else:
+            await env.close()
+
+
+def random_episodes(stage: Stage, tasks: TaskStream, count: int, *, seed: int) -> list[RandomEpisode]:
+    """Random play on the first `count` tasks of a stream."""
+    with contextlib.closing(RandomPlay(stage, tasks)) as playing:
+        return playing.episodes(count, seed=seed)
 
 
 def vocabulary(episodes: Sequence[RandomEpisode], env_actions: Sequence[str]) -> tuple[str, ...]:

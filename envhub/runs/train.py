@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,9 +36,9 @@ from envhub.runs.parts import banned, token_policy, turn_format
 from envhub.runs.replay import replay_text
 from envhub.runs.resume import Frontier, Progress, find_frontier, refuse_changes
 from envhub.runs.seats import with_opponents
-from envhub.runs.stage import build_stage, build_tasks, held_out, random_episodes, vocabulary
+from envhub.runs.stage import RandomPlay, build_stage, build_tasks, held_out, random_episodes, vocabulary
 from envhub.runs.tasks import learn_from, task_source
-from envhub.runs.warmup import warmup_step
+from envhub.runs.warmup import warm_up
 from envhub.telemetry import MetricsSink, read_metrics, setup_logging, truncate_metrics
 from envhub.trainer.batch import collate, scored_only
 from envhub.trainer.checkpoint import save_checkpoint
@@ -53,7 +53,6 @@ from envhub.viewer.live import Display
 from envhub.viewer.report import write_report
 
 Groups = tuple[TrajectoryGroup, ...]
-RAMP_STEPS = 20  # of the warm-up, in which its learning rate rises
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,30 +195,19 @@ class TrainRun:
         warmup = self.config.trainer.warmup
         if not warmup.steps:
             return
-        engine = self._engine(warmup.learning_rate)
         self.display.note(f"warming up: {warmup.steps} supervised steps on random play")
-        loss, won, count = 0.0, 0, 0
-        for step in range(warmup.steps):
-            if self.stopping.is_set():
-                return
-            first, seed = step * warmup.episodes_per_step, self.config.run.seed + 1
-            played = random_episodes(self.stage, self.practice, warmup.episodes_per_step, seed=seed, first=first)
-            won, count = won + sum(e.reward > 0 for e in played), count + len(played)
-            loss = await asyncio.to_thread(
-                warmup_step,
-                engine,
-                played,
+        with closing(RandomPlay(self.stage, self.practice)) as playing:
+            note = await warm_up(
+                self._engine(warmup.learning_rate),
+                playing,
                 self.language,
                 self.layout,
                 warmup,
+                seed=self.config.run.seed + 1,
                 micro_batch_tokens=self.config.trainer.micro_batch_tokens,
-                learning_rate=warmup.learning_rate * min(1.0, (step + 1) / RAMP_STEPS),
+                stopping=self.stopping,
             )
-        self.display.note(
-            f"warm-up: {warmup.steps} supervised steps on {count} episodes of random play, loss {loss:.3f}. Moves were "
-            "drawn evenly from those the environment calls legal under its options, solved or not: the model has seen the "
-            f"action words and how observations follow moves; {won / count:.1%} of the episodes happened to earn a reward"
-        )
+        self.display.note(note)
 
     def _scheduler(self) -> Scheduler:
         config, start = self.config, self.start

@@ -1,5 +1,6 @@
 """Teaches a new model the action format by supervised training on random play."""
 
+import asyncio
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,11 +8,42 @@ import numpy as np
 from envhub.policy.chat_tokens import TurnFormat
 from envhub.policy.models import LanguageModel
 from envhub.rollout.random_play import RandomEpisode
+from envhub.runs.stage import RandomPlay
 from envhub.trainer.batch import TrainSequence
 from envhub.trainer.config import WarmupConfig
 from envhub.trainer.engine import TrainEngine
 from envhub.trainer.packing import pack
 from envhub.trainer.recipe import supervised_loss
+
+RAMP_STEPS = 20  # in which the learning rate rises
+
+
+async def warm_up(
+    engine: TrainEngine,
+    playing: RandomPlay,
+    language: LanguageModel,
+    layout: TurnFormat,
+    config: WarmupConfig,
+    *,
+    seed: int,
+    micro_batch_tokens: int,
+    stopping: asyncio.Event,
+) -> str:
+    """Learn from random play, until `stopping` is set at the latest; what a person should know about it."""
+    loss, won, count = 0.0, 0, 0
+    for step in range(config.steps):
+        if stopping.is_set():
+            return f"the warm-up was stopped after {step} of {config.steps} steps"
+        episodes = playing.episodes(config.episodes_per_step, seed=seed, first=step * config.episodes_per_step)
+        won, count = won + sum(e.reward > 0 for e in episodes), count + len(episodes)
+        rate = config.learning_rate * min(1.0, (step + 1) / RAMP_STEPS)
+        given = (engine, episodes, language, layout, config)
+        loss = await asyncio.to_thread(warmup_step, *given, micro_batch_tokens=micro_batch_tokens, learning_rate=rate)
+    return (
+        f"warm-up: {config.steps} supervised steps on {count} episodes of random play, loss {loss:.3f}. Moves were "
+        "drawn evenly from those the environment calls legal under its options, solved or not: the model has seen the "
+        f"action words and how observations follow moves; {won / count:.1%} of the episodes happened to earn a reward"
+    )
 
 
 def warmup_step(

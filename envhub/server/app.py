@@ -52,15 +52,16 @@ def build_app(service: Service) -> App:
         return HTMLResponse(PAGE.read_text("utf-8"), headers={"content-security-policy": rules, "x-frame-options": "DENY"})
 
     @app.get("/metrics")
-    async def metrics() -> PlainTextResponse:
-        """Prometheus' text format."""
+    async def metrics(request: Request) -> PlainTextResponse:
+        """Prometheus' text format. Counts by tenant are shown to that tenant, and to operators."""
         gauges: dict[str, dict[str, float]] = {"sessions": {}, "waiting": {}, "workers": {}, "worker_restarts": {}}
         for name, fleet in service.fleets.items():
             gauges["sessions"][name] = service.gates[name].held
             gauges["waiting"][name] = service.gates[name].waiting
             gauges["workers"][name] = sum(w.alive for w in fleet.workers)
             gauges["worker_restarts"][name] = fleet.restarts
-        return PlainTextResponse(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")
+        seen = service.tenants.seen_by(request.scope["tenant"])
+        return PlainTextResponse(service.metrics.text(gauges, seen), media_type="text/plain; version=0.0.4")
 
     app.include_router(chat_routes(service))
     for fleet in config.fleets:

@@ -9,6 +9,7 @@ import hmac
 import secrets
 import stat
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -28,12 +29,14 @@ class TenantConfig(Settings):
     """Its part of the places when callers wait."""
     max_sessions: int | None = Field(default=None, ge=1)
     """Sessions at once, over all environments."""
+    operator: bool = False
+    """Whether /metrics shows it the counts of all tenants, and not its own only."""
 
 
 class AuthConfig(Settings):
     """The auth file."""
 
-    tenants: dict[str, TenantConfig] = Field(min_length=1)
+    tenants: dict[Annotated[str, Field(pattern=r"^[\w.@-]{1,64}$")], TenantConfig] = Field(min_length=1)
 
 
 class Tenants:
@@ -74,6 +77,11 @@ class Tenants:
         if found is None or kind.lower() != "bearer":
             raise Problem(401, "unauthorized", "No valid token was given.", "Send the header `Authorization: Bearer TOKEN`.")
         return found
+
+    def seen_by(self, tenant: str) -> tuple[str, ...]:
+        """The tenants whose counts one may see."""
+        operator = self._tenants is not None and tenant in self._tenants and self._tenants[tenant].operator
+        return tuple(self._tenants or ()) if operator else (tenant,)
 
     def shares(self) -> dict[str, Share]:
         """Every tenant's part."""

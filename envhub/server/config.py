@@ -92,6 +92,8 @@ class ServeConfig(Settings):
     """A file that keeps sessions and answers over a restart: no answer goes out before it is written."""
     ray: str | None = None
     """A Ray cluster whose machines run the workers: host:port, "auto", or "local" for one of its own; none runs them here."""
+    ray_open: bool = False
+    """The cluster may take commands without a token: whoever reaches its ports can run anything there."""
     traces: bool = False
     """OpenTelemetry spans of every session and verb."""
     patience_s: float = Field(default=30.0, gt=0)

@@ -2,6 +2,7 @@
 
 import bisect
 from collections import Counter
+from collections.abc import Sequence
 
 from envhub.server.problems import Problem
 
@@ -14,6 +15,9 @@ class Metrics:
     def __init__(self) -> None:
         """All zero."""
         self._opened: Counter[str] = Counter()
+        self._opened_by: Counter[tuple[str, str]] = Counter()
+        self._steps_by: Counter[tuple[str, str]] = Counter()
+        self._blocked, self._blocked_s = 0, 0.0
         self._ended: Counter[str] = Counter()
         self._refused: Counter[tuple[str, str]] = Counter()
         self._failed: Counter[tuple[str, str]] = Counter()
@@ -21,9 +25,10 @@ class Metrics:
         self._seconds: Counter[tuple[str, str]] = Counter()
         self._expired = 0
 
-    def opened(self, env_id: str) -> None:
+    def opened(self, env_id: str, tenant: str) -> None:
         """A session was opened."""
         self._opened[env_id] += 1
+        self._opened_by[env_id, tenant] += 1
 
     def ended(self, env_id: str) -> None:
         """A session is over."""
@@ -37,8 +42,15 @@ class Metrics:
         """Leases ran out."""
         self._expired += count
 
-    def verb(self, env_id: str, verb: str, seconds: float, failed: Problem | None) -> None:
+    def loop_blocked(self, seconds: float, stack: str) -> None:
+        """The event loop stood still for so long."""
+        self._blocked += 1
+        self._blocked_s += seconds
+
+    def verb(self, env_id: str, tenant: str, verb: str, seconds: float, failed: Problem | None) -> None:
         """A verb was answered."""
+        if verb == "step":
+            self._steps_by[env_id, tenant] += 1
         key = (env_id, verb)
         buckets = self._latency.get(key)
         if buckets is None:
@@ -52,12 +64,20 @@ class Metrics:
         """How many steps were answered."""
         return sum(self._latency.get((env_id, "step"), ()))
 
-    def text(self, gauges: dict[str, dict[str, float]]) -> str:
-        """Everything, with gauges by name and environment."""
+    def text(self, gauges: dict[str, dict[str, float]], tenants: Sequence[str] = ()) -> str:
+        """Everything, with gauges by name and environment; of the counts by tenant those of some tenants."""
         lines: list[str] = []
         for name, counter in (("sessions_opened", self._opened), ("sessions_ended", self._ended)):
             lines.append(f"# TYPE envhub_{name}_total counter")
             lines += [f'envhub_{name}_total{{env="{env}"}} {count}' for env, count in counter.items()]
+        for name, by in (("tenant_sessions_opened", self._opened_by), ("tenant_steps", self._steps_by)):
+            lines.append(f"# TYPE envhub_{name}_total counter")
+            shown = [(env, who, count) for (env, who), count in by.items() if who in tenants]
+            lines += [f'envhub_{name}_total{{env="{env}",tenant="{who}"}} {count}' for env, who, count in shown]
+        lines.append("# TYPE envhub_loop_blocked_total counter")
+        lines.append(f"envhub_loop_blocked_total {self._blocked}")
+        lines.append("# TYPE envhub_loop_blocked_seconds_total counter")
+        lines.append(f"envhub_loop_blocked_seconds_total {self._blocked_s:.3f}")
         lines.append("# TYPE envhub_leases_expired_total counter")
         lines.append(f"envhub_leases_expired_total {self._expired}")
         for name, label, pairs in (("refused", "reason", self._refused), ("failed", "code", self._failed)):

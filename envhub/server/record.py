@@ -21,9 +21,10 @@ from envhub.server.problems import Problem
 
 log = logging.getLogger(__name__)
 MOST_AT_ONCE = 1000
+HEADER = 100  # bytes of a SQLite file's
 TABLES = """
 CREATE TABLE IF NOT EXISTS sessions (hash BLOB PRIMARY KEY, tenant TEXT NOT NULL, env TEXT NOT NULL,
-    forked INTEGER NOT NULL) WITHOUT ROWID;
+    forked INTEGER NOT NULL, gone TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS verbs (hash BLOB NOT NULL, place INTEGER NOT NULL, body BLOB NOT NULL, sum INTEGER NOT NULL,
     PRIMARY KEY (hash, place)) WITHOUT ROWID;
 """
@@ -45,12 +46,13 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A session of a server that is gone. One that was `forked` began where another one was."""
+    """A session of a server that is gone. One that was `forked` began where another one was; `gone` says why it was lost."""
 
     key: bytes
     tenant: str
     env_id: str
     forked: bool
+    gone: str | None
     verbs: tuple[Verb, ...]
 
 
@@ -66,6 +68,8 @@ class Record:
         """Open or create it. Raises ConfigError for a file that is damaged, or no such file, or in use by another server."""
         self._path = path
         self._todo: queue.SimpleQueue[tuple[str, tuple[Any, ...], Written | None] | None] = queue.SimpleQueue()
+        if path.exists() and 0 < path.stat().st_size < HEADER:  # SQLite would take it for a new file
+            raise ConfigError(f"the record {path} is cut off", mend=f"mv {path} {path}.damaged; its sessions are lost")
         try:
             self._base = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=1.0)
         except sqlite3.Error as error:
@@ -89,13 +93,17 @@ class Record:
 
     def opened(self, key: bytes, tenant: str, env_id: str, written: Written, *, forked: bool = False) -> None:
         """A session begins."""
-        self._todo.put(("INSERT INTO sessions VALUES (?, ?, ?, ?)", (key, tenant, env_id, forked), written))
+        self._todo.put(("INSERT INTO sessions VALUES (?, ?, ?, ?, NULL)", (key, tenant, env_id, forked), written))
 
     def answered(self, key: bytes, verb: Verb, written: Written) -> None:
         """A verb has its answer, which may go out once `written` was called without a problem."""
         fields = [verb.request, verb.digest, verb.verb, verb.argument, verb.value, verb.problem]
         body = msgpack.packb(fields, unicode_errors="surrogatepass")
         self._todo.put(("INSERT INTO verbs VALUES (?, ?, ?, ?)", (key, verb.place, body, zlib.crc32(body)), written))
+
+    def lost(self, key: bytes, why: str) -> None:
+        """A session is lost; the next server tells its owner why, too."""
+        self._todo.put(("UPDATE sessions SET gone = ? WHERE hash = ?", (why, key), None))
 
     def forget(self, key: bytes, before: int | None = None) -> None:
         """A session is over; with `before`, only its verbs before that place are no longer needed."""
@@ -110,14 +118,15 @@ class Record:
         self._base.close()
 
     def _read(self) -> Iterator[Recorded]:
-        for key, tenant, env_id, forked in self._base.execute("SELECT hash, tenant, env, forked FROM sessions").fetchall():
-            rows = self._base.execute("SELECT place, body, sum FROM verbs WHERE hash = ? ORDER BY place", (key,)).fetchall()
+        rows = self._base.execute("SELECT hash, tenant, env, forked, gone FROM sessions").fetchall()
+        for key, tenant, env_id, forked, gone in rows:
+            done = self._base.execute("SELECT place, body, sum FROM verbs WHERE hash = ? ORDER BY place", (key,)).fetchall()
             verbs = []
-            for place, body, sum_ in rows:
+            for place, body, sum_ in done:
                 if zlib.crc32(body) != sum_:
                     raise ValueError(f"the body of a verb does not fit its sum (session {key.hex()[:8]}, place {place})")
                 verbs.append(Verb(place, *msgpack.unpackb(body, unicode_errors="surrogatepass", strict_map_key=False)))
-            yield Recorded(key, tenant, env_id, bool(forked), tuple(verbs))
+            yield Recorded(key, tenant, env_id, bool(forked), gone, tuple(verbs))
 
     def _write(self) -> None:
         going = True

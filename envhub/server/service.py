@@ -22,6 +22,7 @@ from envhub.server.scaling import Scaler
 from envhub.server.sessions import Session, Sessions
 from envhub.server.traces import Traces
 from envhub.server.waking import wake
+from envhub.server.watchdog import watched
 from envhub.server.workers import Done, Fleet, Worker, fleet_command
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Service:
         self.record = None if config.record is None else Record(config.record)
         self.sessions = Sessions(self.fleets, self.clock, self._session_ended, self.record)
         self.draining = False
+        self._opening = 0
         self.began = time.time()
         self._waiting: dict[tuple[str, int], asyncio.Future[None]] = {}
         self._canary: dict[str, str] = {}
@@ -61,6 +63,7 @@ class Service:
                 await wake(self.record, self.fleets, self.gates, self.sessions)
             async with asyncio.TaskGroup() as group:
                 helpers = [group.create_task(self._sweep_forever()), group.create_task(self._canary_forever())]
+                stack.enter_context(watched(self.metrics.loop_blocked))
                 try:
                     yield self
                 finally:
@@ -87,11 +90,14 @@ class Service:
             raise Problem(422, "options_fixed", "This server decides its environments' options.", "Leave `options` out.")
         wait_s = self._bounded(wait_s)
         await self._reserve(tenant, env_id, wait_s)
+        self._opening += 1
         try:
             session = await self._open(tenant, fleet)
         except BaseException:
             self._grant(env_id, self.gates[env_id].release(tenant))
             raise
+        finally:
+            self._opening -= 1
         if self.record is not None:
             await self._recorded(self.record, session)
         return session
@@ -131,7 +137,7 @@ class Service:
         began, span = self.clock(), self.traces.verb(session, verb)
 
         def counted(value: Any, failed: Problem | None) -> None:
-            self.metrics.verb(session.env_id, verb, self.clock() - began, failed)
+            self.metrics.verb(session.env_id, session.tenant, verb, self.clock() - began, failed)
             self.traces.answered(span, failed)
             done(value, failed)
 
@@ -200,7 +206,7 @@ class Service:
                 "sessions": self.gates[name].held,
                 "max_sessions": self.gates[name].capacity,
                 "waiting": self.gates[name].waiting,
-                "canary": self._canary.get(name, "not yet"),
+                "canary": self._canary.get(name, "not yet") if fleet.serving() else "no worker",
             }
             for name, fleet in self.fleets.items()
         }
@@ -217,7 +223,9 @@ class Service:
                     waiting.set_exception(_draining())
                 self._waiting.pop(key, None)
         until = self.clock() + self.config.grace_s
-        while self.clock() < until and any(s.busy for s in self.sessions.all()):  # noqa: ASYNC110  it ends in many ways
+        while self.clock() < until and (  # noqa: ASYNC110  it ends in many ways
+            self._opening or any(s.busy for s in self.sessions.all())
+        ):
             await asyncio.sleep(0.02)
         for session in self.sessions.all():
             self.sessions.end(session, "draining")
@@ -283,7 +291,7 @@ class Service:
             fleet.abandon(worker, number)
             raise
         session = self.sessions.add(tenant, fleet.config.id, worker, number)
-        self.metrics.opened(fleet.config.id)
+        self.metrics.opened(fleet.config.id, tenant)
         self.traces.opened(session)
         return session
 

@@ -318,15 +318,17 @@ class Sessions:
             return
         told = Problem(why.status, why.code, f"{why.detail} Its last answered step was {session.steps}.", why.hint)
         session.gone = told
-        self._keep_lost(session)
         if self._record is not None:
-            self._record.forget(session.key)
+            self._record.lost(session.key, told.detail)
+        self._keep_lost(session)
         self._on_end(session)
 
     def _keep_lost(self, session: Session) -> None:
         self._lost[session.token] = session
         while len(self._lost) > KEPT_LOST:
-            self._lost.popitem(last=False)
+            forgotten = self._lost.popitem(last=False)[1]
+            if self._record is not None:
+                self._record.forget(forgotten.key)
 
 
 def _counted(session: Session, verb: str, value: Any) -> None:

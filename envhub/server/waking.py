@@ -23,6 +23,9 @@ async def wake(record: Record, fleets: Mapping[str, Fleet], gates: Mapping[str, 
     async def bring_back(recorded: Recorded) -> None:
         async with turns:
             try:
+                if recorded.gone is not None:
+                    sessions.bury(recorded, Problem(410, "session_lost", recorded.gone, "Open a new session."))
+                    return
                 worker, number = await _placed(recorded, fleets.get(recorded.env_id), gates.get(recorded.env_id))
             except Problem as problem:
                 detail = f"The server was restarted. {problem.detail}"

@@ -205,8 +205,9 @@ class Worker:
         if good:
             self._started.set_result(value)
         else:
-            kind, what, _ = value
-            self._started.set_exception(Problem(503, "worker_start", f"{self.name} does not start: {kind}: {what}"[:500]))
+            kind, what, mend = value
+            why = str(what) if kind == ConfigError.__name__ else f"{kind}: {what}"
+            self._started.set_exception(Problem(503, "worker_start", f"{self.name} does not start: {why}"[:500], str(mend)))
 
     def _child_ended(self, cause: str) -> None:
         self.cause = self.cause or cause
@@ -274,7 +275,8 @@ class Fleet:
                 for _ in range(self.config.workers):
                     starting.create_task(self._start())
         except* Problem as problems:
-            raise ConfigError(_first(problems).detail, mend="mend the environment's package") from None
+            first = _first(problems)
+            raise ConfigError(first.detail, mend=first.hint or "mend the environment's package") from None
 
     def pick(self) -> Worker | None:
         """The live worker with the fewest sessions."""

@@ -40,6 +40,7 @@ SPEC = EnvSpec(id="t/Frail-v1", make=Frail, inline=True)
 FLEET = """
 host: 127.0.0.1
 ray: "{address}"
+ray_open: true
 fleets:
   - {{id: t/Frail-v1, workers: 1, step_deadline_s: 3, memory_mib: 300, placement: {{num_cpus: 1, resources: {{web: 1}}}}}}
   - {{id: game/FrozenLake-v1, workers: 1, options: {{size: 4}}, placement: {{num_cpus: 1}}}}
@@ -142,6 +143,13 @@ def _tree(node: Any) -> set[int]:
         for task in Path(f"/proc/{pid}/task").iterdir():
             todo += map(int, (task / "children").read_text().split())
     return found
+
+
+def test_a_cluster_that_obeys_anybody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SRV-28."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with pytest.raises(AssertionError, match="takes commands from anybody"), serve(LAKE, "--ray", "local"):
+        pass
 
 
 def test_no_cluster_is_told(tmp_path: Path) -> None:

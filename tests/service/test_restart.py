@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable
 from functools import partial
@@ -140,6 +141,25 @@ def test_what_cannot_be_repeated_is_told_and_its_answers_are_kept(server: Callab
         assert "not declared to be repeatable" in told["detail"]
 
 
+def test_a_session_lost_before_the_restart_is_still_told_why(server: Callable[..., Any]) -> None:
+    with server() as served:
+        lost, other = Client(served.url), Client(served.url)
+        for one in (lost, other):
+            one.post("reset", {"seed": 1})
+        answer = lost.step("a", "key")
+        os.kill(int(lost.step("pid")[1]), signal.SIGKILL)
+        status, told = lost.post("step", {"action": "x"})
+        assert (status, told["code"]) == (410, "session_lost")
+        assert httpx.get(f"{served.url}/ready").json()["fleets"]["t/Dice-v1"]["workers"] <= 2
+        served.process.kill()
+    with server() as served:
+        again = Client(served.url, lost.session)
+        status, still = again.post("step", {"action": "x"})
+        assert (status, still["detail"]) == (410, told["detail"])
+        assert again.step("a", "key") == answer
+        assert Client(served.url, other.session).step("b")[0] == 200
+
+
 def test_a_lease_that_nobody_renews_after_the_restart_runs_out(server: Callable[..., Any], tmp_path: Path) -> None:
     with server(lease_s=1) as served:
         session = Client(served.url).session
@@ -218,6 +238,7 @@ def test_a_damaged_or_used_record_is_not_opened(tmp_path: Path) -> None:
     path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
     with pytest.raises(ConfigError, match=r"does not fit its sum.*|mv .*damaged"):
         Record(path)
-    path.write_bytes(os.urandom(5000))
-    with pytest.raises(ConfigError, match=r"mv .*damaged"):
-        Record(path)
+    for damaged in (os.urandom(5000), whole[: len(whole) // 2], b"x"):
+        path.write_bytes(damaged)
+        with pytest.raises(ConfigError, match=r"mv .*damaged"):
+            Record(path)

@@ -256,7 +256,8 @@ def serve(target: str, requests: IO[bytes], write: Callable[[bytes], None]) -> N
     try:
         spec = load_target(target)
     except BaseException as error:  # whatever an import may raise, SystemExit included
-        write(pack_frame([[0, False, [type(error).__name__, str(error), "mend the package"]]]))
+        what, mend = (error.what, error.mend) if isinstance(error, EnvHubError) else (str(error), "mend the package")
+        write(pack_frame([[0, False, [type(error).__name__, what, mend]]]))
         return
     write(pack_frame([[0, True, facts_of(spec)]]))
     host = Host(spec, write)

@@ -19,5 +19,8 @@ def test_the_command_line_counts_more_than_the_file(tmp_path: Path) -> None:
 
 
 def test_bounds_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(ConfigError, match="max_workers 2 is below workers 3"):
+    with pytest.raises(ConfigError) as refused:
         serve_config(["a/A-v1"], None, [], {}, {"workers": 3, "max_workers": 2})
+    assert refused.value.what == "the config is wrong:\n  the command line: fleets.0: max_workers 2 is below workers 3"
+    with pytest.raises(ConfigError, match=r"the command line: the config: host 0\.0\.0\.0 can be reached from outside"):
+        serve_config(["a/A-v1"], None, [], {"host": "0.0.0.0"}, {})

@@ -1,6 +1,8 @@
 """The service without a socket: spans, waiting callers who give up, and environments that do not start."""
 
 import asyncio
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,10 @@ from envhub.server.auth import Tenants
 from envhub.server.config import FleetConfig, ServeConfig
 from envhub.server.problems import Problem
 from envhub.server.service import Service
+from envhub.server.watchdog import watched
 
 LAKE = "game/FrozenLake-v1"
+TENANTS = (("alice", "a", "false"), ("bob", "b", "false"), ("ops", "c", "true"))
 
 
 def config(**changes: Any) -> ServeConfig:
@@ -46,6 +50,70 @@ def test_every_session_and_verb_has_a_span() -> None:
     assert [(s.attributes or {}).get("envhub.problem") for s in steps] == [None, "seq_conflict"]
     assert whole.context is not None
     assert all(step.parent is not None and step.parent.span_id == whole.context.span_id for step in steps)
+
+
+def test_a_loop_that_stands_still_is_noticed_and_where() -> None:
+    told: list[tuple[float, str]] = []
+
+    async def run() -> None:
+        with watched(lambda seconds, stack: told.append((seconds, stack)), limit_s=0.2):
+            await asyncio.sleep(0.5)  # waiting is no standstill
+            assert not told
+            time.sleep(0.9)  # noqa: ASYNC251  the fault that is looked for
+            await asyncio.sleep(0.3)
+
+    asyncio.run(run())
+    ((seconds, stack),) = told
+    assert 0.5 < seconds < 2.0
+    assert "the fault that is looked for" in stack
+
+
+def test_a_server_without_workers_is_not_ready_at_once() -> None:
+    async def run() -> list[str]:
+        async with Service(config(), Tenants()).running() as service:
+            while not service.health()["ready"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            (worker,) = service.fleets[LAKE].workers
+            worker.kill("was killed")
+            return [service.health()["fleets"][LAKE]["canary"], service.health()["ready"]]
+
+    assert asyncio.run(run()) == ["no worker", False]
+
+
+def test_a_drain_waits_for_a_session_on_its_way() -> None:
+    async def run() -> tuple[str, int]:
+        async with Service(config(), Tenants()).running() as service:
+            opening = asyncio.create_task(service.open("local", LAKE))
+            await asyncio.sleep(0)
+            assert service.sessions.all() == []
+            await service.drain()
+            return (await opening).token, len(service.sessions)
+
+    token, left = asyncio.run(run())
+    assert token
+    assert left == 0
+
+
+def test_counts_by_tenant_are_their_own_and_the_operators(tmp_path: Path) -> None:
+    auth = tmp_path / "auth.yaml"
+    auth.write_text("tenants:\n" + "".join(f"  {n}: {{token_sha256: '{c * 64}', operator: {o}}}\n" for n, c, o in TENANTS))
+    auth.chmod(0o600)
+
+    async def run() -> dict[str, str]:
+        tenants = Tenants.read(auth)
+        async with Service(config(), tenants).running() as service:
+            session = await service.open("alice", LAKE)
+            await service.call(session, "reset", [1, None])
+            await service.call(session, "step", "right")
+            return {name: service.metrics.text({}, tenants.seen_by(name)) for name in ("alice", "bob", "ops")}
+
+    texts = asyncio.run(run())
+    line = f'envhub_tenant_steps_total{{env="{LAKE}",tenant="alice"}} 1'
+    assert {name: line in text for name, text in texts.items()} == {"alice": True, "bob": False, "ops": True}
+    assert "alice" not in texts["bob"]
+    auth.write_text("tenants: {'a\"b': {token_sha256: '" + "a" * 64 + "'}}")
+    with pytest.raises(ConfigError):
+        Tenants.read(auth)
 
 
 def test_a_caller_who_gives_up_leaves_no_place_taken() -> None:
