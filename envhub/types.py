@@ -139,6 +139,12 @@ class Trajectory:
         lows = [int(s.versions[s.mask].min()) for s in self.segments if s.mask.any()]
         return min(lows, default=None)
 
+    @property
+    def newest_version(self) -> int | None:
+        """The highest weights' version that sampled any token; None without sampled tokens."""
+        highs = [int(s.versions[s.mask].max()) for s in self.segments if s.mask.any()]
+        return max(highs, default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryGroup:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envhub.envs.rubrics import Graded
@@ -22,9 +22,19 @@ class Judge:
     """Asks a model whether an answer meets a criterion; an awaitable scorer for `Part`. Close it, or use it in `async with`."""
 
     def __init__(
-        self, criterion: str, *, model: str, base_url: str, api_key: str = "", at_once: int = 8, deadline_s: float = 60.0
+        self,
+        criterion: str,
+        *,
+        model: str,
+        base_url: str,
+        api_key: str = "",
+        at_once: int = 8,
+        deadline_s: float = 60.0,
+        whole: bool = False,
     ) -> None:
         """Ask `model` at `base_url` ("http://host:port/v1"), at most `at_once` questions at a time.
+
+        It is shown the task and the answer; with `whole` also the conversation before and what was observed last.
 
         Raises:
             ConfigError: httpx is not installed, or a limit makes no sense.
@@ -35,7 +45,7 @@ class Judge:
             raise ConfigError("a judge needs httpx", mend="pip install 'envhub-rl[serve]'") from error
         if at_once < 1 or deadline_s <= 0:
             raise ConfigError(f"at_once={at_once}, deadline_s={deadline_s}", mend="give positive limits")
-        self._criterion, self._model = criterion, model
+        self._criterion, self._model, self._whole = criterion, model, whole
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx.AsyncClient(base_url=base_url.rstrip("/") + "/", timeout=deadline_s, headers=headers)
         self._failures = (httpx.HTTPError, httpx.InvalidURL)
@@ -45,7 +55,7 @@ class Judge:
         """The judge's score, 0 to 1. Raises EnvError if no valid verdict can be had."""
         body = {
             "model": self._model,
-            "messages": question(self._criterion, graded),
+            "messages": question(self._criterion, graded, whole=self._whole),
             "temperature": 0,
             "response_format": {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": SCHEMA}},
         }
@@ -65,9 +75,12 @@ class Judge:
         await self._client.aclose()
 
 
-def question(criterion: str, graded: Graded) -> list[dict[str, str]]:
-    """The messages for a judge. What the policy wrote is one JSON string, so that no quote can be closed."""
-    quoted = json.dumps({"task": graded.task, "answer": graded.answer[-LONGEST_QUOTE:]}, ensure_ascii=True, default=str)
+def question(criterion: str, graded: Graded, *, whole: bool = False) -> list[dict[str, str]]:
+    """The messages for a judge. What the policy wrote stands in JSON strings, so that no quote can be closed."""
+    told: dict[str, Any] = {"task": graded.task, "answer": graded.answer[-LONGEST_QUOTE:]}
+    if whole:
+        told |= {"turns": _last(graded.turns), "final_observation": graded.final_observation[-LONGEST_QUOTE:]}
+    quoted = json.dumps(told, ensure_ascii=True, default=str)
     return [
         {
             "role": "system",
@@ -76,6 +89,18 @@ def question(criterion: str, graded: Graded) -> list[dict[str, str]]:
         },
         {"role": "user", "content": quoted},
     ]
+
+
+def _last(turns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The newest turns that are short enough to be quoted together."""
+    kept: list[tuple[str, str]] = []
+    room = LONGEST_QUOTE
+    for observation, reply in reversed(turns):
+        room -= len(observation) + len(reply)
+        if room < 0:
+            break
+        kept.append((observation, reply))
+    return kept[::-1]
 
 
 def verdict(content: bytes) -> float:

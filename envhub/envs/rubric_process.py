@@ -1,7 +1,7 @@
 """A rubric part in a process of its own: what hangs is killed, what eats memory dies, and what it breaks is its own.
 
-The function is named "module:function", takes a `Graded` and gives a number. The process has no secrets in its environment,
-limits on memory, CPU time and file sizes, and ends at the part's deadline.
+The function is named "module:function" or "file.py:function", takes a `Graded` and gives a number, or several by name. The
+process has no secrets in its environment, limits on memory, CPU time and file sizes, and ends at the part's deadline.
 
 With `walled=True` the function runs in a sandbox (`sandbox.wall`): no files, no network, no other processes; its module is
 imported before the wall closes. A function that runs what the policy wrote does so with `sandbox.wall.forked`, and compares
@@ -13,11 +13,14 @@ import contextlib
 import json
 import os
 import resource
+import runpy
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from envhub.envs.rubrics import Graded
@@ -34,13 +37,15 @@ class Apart:
 
     def __init__(self, target: str, *, walled: bool = False, memory_mib: int = 2048, cpu_s: int = 60) -> None:
         """Score with `target`, in the sandbox if `walled`. Raises ConfigError for a name that is none."""
-        module, _, name = target.partition(":")
-        if not module or not name.isidentifier() or memory_mib < 64 or cpu_s < 1:
+        place, _, name = target.rpartition(":")
+        if not place or not name.isidentifier() or memory_mib < 64 or cpu_s < 1:
             raise ConfigError(f"target={target!r}, memory_mib={memory_mib}, cpu_s={cpu_s}", mend="name module:function")
+        if place.endswith(".py") and not Path(place).is_file():
+            raise ConfigError(f"target={target!r}: there is no such file", mend="name file.py:function")
         self._target, self._walled, self._memory, self._cpu = target, walled, memory_mib << 20, cpu_s
 
-    async def __call__(self, graded: Graded) -> float:
-        """The function's number. Raises EnvError if it raises, dies or gives none; cancelling kills it."""
+    async def __call__(self, graded: Graded) -> float | dict[str, float]:
+        """The function's number or numbers. Raises EnvError if it raises, dies or gives none; cancelling kills it."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "envhub.envs.rubric_process", self._target),
             *((str(self._memory), str(self._cpu)) if self._walled else ()),
@@ -57,8 +62,8 @@ class Apart:
             if process.returncode is None:
                 await asyncio.shield(_end(process))
         try:
-            return float(json.loads(out[:MAX_OUTPUT])["score"])
-        except (ValueError, TypeError, KeyError) as error:
+            return _numbers(json.loads(out[:MAX_OUTPUT])["score"])
+        except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
             last = err.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"it ended with {process.returncode}"]
             raise EnvError(f"{self._target}: {last[0][:500]}", mend="mend the function") from error
 
@@ -80,16 +85,20 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
+def _numbers(given: Any) -> float | dict[str, float]:
+    return {str(name): float(value) for name, value in given.items()} if isinstance(given, Mapping) else float(given)
+
+
 def _main(target: str, *wall: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the function prints is no answer
     told: dict[str, Any] = json.loads(sys.stdin.read())
-    graded = Graded(told["task"], tuple((a, b) for a, b in told["turns"]), told["answer"])
-    module, _, name = target.partition(":")
-    function = getattr(import_module(module), name)
+    graded = Graded(**{**told, "turns": tuple((a, b) for a, b in told["turns"])})
+    place, _, name = target.rpartition(":")
+    function = runpy.run_path(place)[name] if place.endswith(".py") else getattr(import_module(place), name)
     if wall:
         shut_in(memory_bytes=int(wall[0]), cpu_s=int(wall[1]))
-    answers.write(json.dumps({"score": float(function(graded))}))
+    answers.write(json.dumps({"score": _numbers(function(graded))}))
     answers.flush()
 
 

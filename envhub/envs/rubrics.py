@@ -24,11 +24,19 @@ OnFailure = Literal["fail", "drop", "floor"]
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """What is graded: the task's data, the conversation as (observation, reply) pairs, and the final answer."""
+    """What is graded: the task's data, the conversation as (observation, reply) pairs, and the final answer.
+
+    The rest is known only once an episode has ended, to reward workers: the task's id, what was shown last, and what the
+    environment itself gave for it.
+    """
 
     task: Mapping[str, Any]
     turns: tuple[tuple[str, str], ...]
     answer: str
+    task_id: str = ""
+    final_observation: str = ""
+    env_reward: float | None = None
+    success: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +119,7 @@ async def _score(part: Part, graded: Graded) -> float | str:
     """A part's score, or why there is none."""
     try:
         async with asyncio.timeout(part.deadline_s):
-            if inspect.iscoroutinefunction(part.score):
-                value = await part.score(graded)
-            else:
-                value = await _in_thread(part, graded)
-                value = await value if inspect.isawaitable(value) else value
-        score = float(value)
+            score = float(await called(part.score, graded, name=part.name))
     except TimeoutError:
         return f"took over {part.deadline_s:g} s"
     except Exception as error:  # foreign code enters here
@@ -124,18 +127,26 @@ async def _score(part: Part, graded: Graded) -> float | str:
     return score if math.isfinite(score) else f"gave {score}"
 
 
-async def _in_thread(part: Part, graded: Graded) -> Any:
-    """Run a synchronous part in a thread that nobody waits for once it is late (an executor would)."""
+async def called(score: Callable[[Graded], Any], graded: Graded, *, name: str) -> Any:
+    """What a scoring function gives, whether it is async or not."""
+    if inspect.iscoroutinefunction(score):
+        return await score(graded)
+    value = await _in_thread(score, graded, name)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _in_thread(score: Callable[[Graded], Any], graded: Graded, name: str) -> Any:
+    """Run a synchronous function in a thread that nobody waits for once it is late (an executor would)."""
     answer: Future[Any] = Future()
     answer.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
-            given = part.score(graded)
+            given = score(graded)
         except BaseException as error:
             answer.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
         else:
             answer.set_result(given)
 
-    threading.Thread(target=run, daemon=True, name=f"rubric-{part.name}").start()
+    threading.Thread(target=run, daemon=True, name=f"rubric-{name}").start()
     return await asyncio.wrap_future(answer)

@@ -9,7 +9,7 @@ from typing import Protocol
 from envhub.envs.tasks import Task
 from envhub.errors import RunFailed
 from envhub.rollout.episode import Place, Player
-from envhub.rollout.scheduler import Cancel, Command, Drop, Lease, Outcome, ReadyGroup, Scheduler, Start, Stop
+from envhub.rollout.scheduler import Cancel, Command, Drop, Lease, Outcome, PutOff, ReadyGroup, Scheduler, Start, Stop
 from envhub.types import Trajectory, TrajectoryGroup
 
 
@@ -109,14 +109,20 @@ class RolloutDriver:
                     else:
                         self._too_late.add(lease_id)
                 case Drop(_, index, reason, ids):
-                    held = {name: self._kept.pop(name) for name in ids if name in self._kept}
-                    if held:
-                        self._record.supersede(list(held), reason)
+                    held = self._let_go(ids, reason)
                     if held and reason == "constant":
-                        self._constant.append((index, tuple(held.values())))
+                        self._constant.append((index, held))
+                case PutOff(_, _, ids):
+                    self._let_go(ids, "put off")
                 case Stop(reason):
                     self._stopped = reason
                     self._changed.set()
+
+    def _let_go(self, ids: Sequence[str], reason: str) -> tuple[Trajectory, ...]:
+        held = {name: self._kept.pop(name) for name in ids if name in self._kept}
+        if held:
+            self._record.supersede(list(held), reason)
+        return tuple(held.values())
 
     async def _episode(self, lease: Lease) -> None:
         place = Place(lease.id, lease.group, lease.member, lease.attempt, lease.seed)
@@ -146,6 +152,7 @@ class RolloutDriver:
                     tokens=trajectory.num_action_tokens,
                     turns=len(trajectory.turns),
                     cause=trajectory.failure,
+                    newest_version=trajectory.newest_version,
                 )
                 if trajectory.failed or lease.id in self._too_late:
                     del self._kept[trajectory.id]

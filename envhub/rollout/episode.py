@@ -15,9 +15,11 @@ from envhub.envs.spec import EnvSpec, RewardKind
 from envhub.envs.tasks import Task
 from envhub.errors import EnvError, EpisodeError
 from envhub.policy.core import InsideSeat, Policy, Reply, Seat
+from envhub.rollout.scoring import RewardWorkers
 from envhub.types import NO_PARTS, FinishReason, StopReason, Trajectory, Turn
 
 EnvFactory = Callable[[], Env | AsyncEnv]
+Played = tuple[Trajectory, Sequence[tuple[str, str]]]  # a seat's record, and its exchanges where somebody scores them
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Stage:
     seat: int | None = None
     opponents: tuple[Policy, ...] = ()
     remote: bool = False  # the environment's options are its server's
+    rewards: RewardWorkers | None = None  # score an episode once environment and seat are free again
 
 
 @dataclass(slots=True)
@@ -68,6 +71,7 @@ class _Sitting:
 
     seat: Seat
     turns: list[Turn] = field(default_factory=list)
+    exchanges: list[tuple[str, str]] = field(default_factory=list)  # (observation, reply), where somebody scores them
     owed: float = 0.0
     total: float = 0.0
     policy_s: float = 0.0
@@ -86,16 +90,23 @@ async def play(stage: Stage, policy: Policy, task: Task, place: Place) -> Trajec
     """Play one episode to its end. A broken environment or policy gives a failed trajectory; cancelling closes both.
 
     The record is token-exact: spans point into the seat's segments. In a game of several players it is that of the policy's
-    own seat.
+    own seat. Only here are episodes scored by the stage's reward workers.
     """
     count = stage.spec.players
     if count == 1:
-        return (await play_seats(stage, (policy,), task, place))[0]
+        (only,) = await _play_seats(stage, (policy,), task, place)
+        return await _scored(stage, only, task)
     mine = _turn_of(place.group, count) if stage.seat is None else stage.seat
     others = list(stage.opponents) or [policy]
     others += [others[-1]] * (count - 1 - len(others))
     policies = [*others[:mine], policy, *others[mine : count - 1]]
-    return replace((await play_seats(stage, policies, task, place))[mine], id=place.id, group=place.group)
+    own, exchanges = (await _play_seats(stage, policies, task, place))[mine]
+    return await _scored(stage, (replace(own, id=place.id, group=place.group), exchanges), task)
+
+
+async def _scored(stage: Stage, played: Played, task: Task) -> Trajectory:
+    trajectory, exchanges = played
+    return trajectory if stage.rewards is None else await stage.rewards.apply(trajectory, task, exchanges)
 
 
 async def play_seats(stage: Stage, policies: Sequence[Policy], task: Task, place: Place) -> tuple[Trajectory, ...]:
@@ -104,6 +115,10 @@ async def play_seats(stage: Stage, policies: Sequence[Policy], task: Task, place
     With several seats their records have groups of their own, "<group>@<seat>", since only equal seats may be compared. A
     reward that others' moves bring is credited to the seat's last turn; a seat that never moved has no turns and no reward.
     """
+    return tuple(trajectory for trajectory, _ in await _play_seats(stage, policies, task, place))
+
+
+async def _play_seats(stage: Stage, policies: Sequence[Policy], task: Task, place: Place) -> tuple[Played, ...]:
     began = time.monotonic()
     record = _Record()
     names = [""] if len(policies) == 1 else [f"@{seat}" for seat in range(len(policies))]
@@ -119,24 +134,27 @@ async def play_seats(stage: Stage, policies: Sequence[Policy], task: Task, place
         for sitting in sittings:
             sitting.seat.close()
     return tuple(
-        Trajectory(
-            id=f"{place.id}{name}",
-            group=f"{place.group}{name}",
-            member=place.member,
-            attempt=place.attempt,
-            env_id=stage.spec.id,
-            env_version=stage.version,
-            task=task.id,
-            seed=place.seed,
-            stop=record.stop,
-            turns=tuple(sitting.turns),
-            segments=sitting.seat.segments(),
-            success=_success(stage.spec, record, sitting),
-            failure=record.failure,
-            seconds=time.monotonic() - began,
-            policy_s=sitting.policy_s,
-            env_s=record.env_s,
-            final_observation=record.final,
+        (
+            Trajectory(
+                id=f"{place.id}{name}",
+                group=f"{place.group}{name}",
+                member=place.member,
+                attempt=place.attempt,
+                env_id=stage.spec.id,
+                env_version=stage.version,
+                task=task.id,
+                seed=place.seed,
+                stop=record.stop,
+                turns=tuple(sitting.turns),
+                segments=sitting.seat.segments(),
+                success=_success(stage.spec, record, sitting),
+                failure=record.failure,
+                seconds=time.monotonic() - began,
+                policy_s=sitting.policy_s,
+                env_s=record.env_s,
+                final_observation=record.final,
+            ),
+            sitting.exchanges,
         )
         for sitting, name in zip(sittings, names, strict=True)
     )
@@ -162,6 +180,8 @@ async def _play(stage: Stage, sittings: Sequence[_Sitting], task: Task, place: P
             observation, reward, terminated, truncated, info = await env.step(reply.text)
             rewards = _rewards(stage, info, sittings, sitting, reward)
             sitting.turns.append(_turn(reply, shown, sitting.owed, anchor, info))
+            if stage.rewards is not None:
+                sitting.exchanges.append((shown, reply.text))
             sitting.owed = 0.0
             for each, earned in zip(sittings, rewards, strict=True):
                 each.earn(earned)

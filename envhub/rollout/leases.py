@@ -1,6 +1,7 @@
 """The words of the scheduler: what it lends out, what it is told, and what it asks for. All frozen."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -24,13 +25,18 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a lease ended; `reward` None means that it failed, by `cause`."""
+    """How a lease ended; `reward` None means that it failed, by `cause`.
+
+    `oldest_version` and `newest_version` are of the weights that sampled its tokens; None without tokens. A newest version that
+    is not told is the oldest one.
+    """
 
     reward: float | None
     oldest_version: int | None
     tokens: int
     turns: int
     cause: str | None = None
+    newest_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +65,34 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class PutOff:
+    """This group is played anew in a later round; its finished trajectories are let go."""
+
+    group: str
+    index: int
+    trajectories: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """The run cannot go on."""
 
     reason: str
 
 
-Command = Start | Cancel | Drop | Stop
+Command = Start | Cancel | Drop | PutOff | Stop
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyGroup:
-    """A whole group: ids of the trajectories to train on, in order of member."""
+    """A whole group: ids of the trajectories to train on, in order of member, and the versions and number of their tokens."""
 
     id: str
     index: int
     trajectories: tuple[str, ...]
     oldest_version: int
+    newest_version: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +105,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStats:
-    """Counts since the start, and what is going on now; `slowest` is the oldest episode in flight and its age in seconds."""
+    """Counts since the start, and what is going on now.
+
+    `slowest` is the oldest episode in flight and its age in seconds; `causes` counts failures by what was said of them.
+    """
 
     started: int
     finished: int
@@ -100,6 +120,9 @@ class SchedulerStats:
     dropped_constant: int
     dropped_failed: int
     constant_kept: int
+    put_off: int
+    hedged: int
+    causes: Mapping[str, int]
     slowest: tuple[str, float] | None
 
 

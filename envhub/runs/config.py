@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from envhub.policy.config import SamplerConfig
 from envhub.policy.models import ModelConfig
 from envhub.rollout.config import RolloutConfig
+from envhub.rollout.scoring import RewardConfig
 from envhub.settings import Settings
 from envhub.trainer.config import AlgorithmConfig, CheckpointConfig, TrainerConfig
 
@@ -57,6 +58,10 @@ class EnvConfig(Settings):
     """Where the policy sits in a game of several players; by default it takes turns, by group."""
     opponents: tuple[str, ...] = ()
     """Policies of the other seats: random, solver, scripted:FILE or hf:FOLDER; none means self-play."""
+    rewards: tuple[RewardConfig, ...] = ()
+    """Workers that score an episode once it has ended, while others go on: of kind rule, sandbox or judge."""
+    reward_weight: float = 1.0
+    """Factor of the environment's own rewards beside theirs."""
 
     @model_validator(mode="after")
     def _mixed(self) -> Self:
@@ -66,6 +71,8 @@ class EnvConfig(Settings):
             raise ValueError("env.curriculum.down must be less than up")
         if self.mixture and self.options:
             raise ValueError("with env.mixture, options belong to its members")
+        if self.reward_weight != 1.0 and not self.rewards:
+            raise ValueError("env.reward_weight weighs the environment's rewards against those of env.rewards: give some")
         return self
 
 

@@ -15,11 +15,18 @@ def update_metrics(
     batch: Batch,
     stats: UpdateStats | None,
     facts: Mapping[str, float],
+    *,
+    max_staleness: int,
 ) -> dict[str, float]:
-    """What an update saw and did; `stats` is None where every group was constant and nothing was trained."""
+    """What an update saw and did; `stats` is None where every group was constant and nothing was trained.
+
+    "staleness" is of the tokens that may be trained on, "tokens/stale" the share of those that lag more than `max_staleness`.
+    """
     played = [t for group in groups for t in group.trajectories]
     rewards = [t.reward for t in played if t.reward is not None]
-    lags = [update - 1 - t.oldest_version for t in played if t.oldest_version is not None]
+    versions = [s.versions[s.mask] for t in played for s in t.segments]
+    lags = update - 1 - np.concatenate(versions) if versions else np.zeros(0)
+    trained = lags[lags <= max_staleness]
     actions = sum(t.num_action_tokens for t in played)
     total = sum(len(s) for t in played for s in t.segments)
     seconds = facts.get("time/rollout_s", 0.0) + facts.get("time/train_s", 0.0)
@@ -33,8 +40,9 @@ def update_metrics(
         "tokens/action": float(actions),
         "tokens/total": float(total),
         "throughput/tokens_per_s": total / seconds if seconds else 0.0,
-        "staleness/mean": float(np.mean(lags)) if lags else 0.0,
-        "staleness/max": float(max(lags, default=0)),
+        "staleness/mean": float(trained.mean()) if trained.size else 0.0,
+        "staleness/max": float(trained.max()) if trained.size else 0.0,
+        "tokens/stale": 1.0 - trained.size / lags.size if lags.size else 0.0,
         "groups/constant": float(batch.constant_groups),
         "groups/dropped": 0.0,
         "episodes/failed": 0.0,

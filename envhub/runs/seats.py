@@ -30,9 +30,11 @@ async def seated(stage: Stage, opponents: Sequence[str], player: PlayerOptions, 
 
 
 async def with_opponents(run: "TrainRun", *, resume: bool) -> "TrainResult":
-    """A run from its first to its last step, with policies in the other seats."""
+    """A run from its first to its last step, with policies in the other seats; its reward workers are closed at the end."""
     sampler = run.config.sampler
     async with AsyncExitStack() as running:
+        if run.stage.rewards is not None:
+            running.push_async_callback(run.stage.rewards.close)
         run.stage = await seated(
             run.stage, run.config.env.opponents, PlayerOptions(sampler.temperature, sampler.max_tokens), running
         )

@@ -22,6 +22,7 @@ from envhub.policy.core import Policy
 from envhub.policy.scripted_policy import RandomPolicy, ScriptedPolicy, SolverPolicy, words_of
 from envhub.rollout.episode import Stage
 from envhub.rollout.random_play import RandomEpisode, play_randomly, play_randomly_beside
+from envhub.rollout.scoring import RewardConfig, build_rewards
 
 MODEL = "hf:"
 
@@ -39,11 +40,13 @@ def build_stage(
     wrappers: Sequence[dict[str, Any]] = (),
     seat: int | None = None,
     opponents: Sequence[str] = (),
+    rewards: Sequence[RewardConfig] = (),
+    reward_weight: float = 1.0,
 ) -> Stage:
-    """The stage of a registered environment, or of a mixture, seen through the wrappers of a config.
+    """The stage of a registered environment, or of a mixture, seen through the wrappers of a config and scored by its rewards.
 
     Raises:
-        ConfigError: the id is unknown, its package is broken, it refuses the options, a wrapper or a seat makes no sense.
+        ConfigError: the id is unknown, its package is broken, it refuses the options, a wrapper, seat or reward makes no sense.
     """
     spec = mixture(env_id, members) if members else load_spec(url or env_id)
     if url is not None:
@@ -65,7 +68,7 @@ def build_stage(
     for name in opponents:
         if not name.startswith(MODEL):
             light_policy(name, stage)  # raises for a name that is none, before anything is loaded
-    return stage
+    return replace(stage, rewards=build_rewards(rewards, env_weight=reward_weight)) if rewards else stage
 
 
 def _same_options(spec: EnvSpec, env_id: str, options: Mapping[str, Any]) -> None:

@@ -259,7 +259,8 @@ class TrainRun:
     async def _update(self, groups: Sequence[TrajectoryGroup], facts: Mapping[str, float]) -> None:
         update, config = self.progress.update + 1, self.config
         began = time.monotonic()
-        batch = collate(groups, config.algorithm, seed=config.run.seed * 1_000_003 + update)
+        floor = update - 1 - config.rollout.max_staleness
+        batch = collate(groups, config.algorithm, seed=config.run.seed * 1_000_003 + update, floor=floor)
         stats = None
         if batch.sequences:
             packs = pack(batch.sequences, max_tokens=config.trainer.micro_batch_tokens)
@@ -287,6 +288,7 @@ class TrainRun:
                 "time/train_s": trained - began,
                 "time/publish_s": time.monotonic() - trained,
             },
+            max_staleness=config.rollout.max_staleness,
         )
         row.update(await self._middle_evaluation())
         self.metrics.write(row)

@@ -40,13 +40,15 @@ class Batch:
     sequences: tuple[TrainSequence, ...]
     trajectories: int
     constant_groups: int
+    stale_tokens: int = 0
 
 
-def collate(groups: Sequence[TrajectoryGroup], config: AlgorithmConfig, *, seed: int) -> Batch:
+def collate(groups: Sequence[TrajectoryGroup], config: AlgorithmConfig, *, seed: int, floor: int = 0) -> Batch:
     """Turn groups into weighted sequences.
 
     Advantages compare each trajectory with the kept ones of its own group. A constant group has advantage exactly 0 and
-    is left out, from the weights' normaliser too. `seed` breaks ties between equal rewards when `keep_per_group` is set.
+    is left out, from the weights' normaliser too. So are tokens of a version below `floor`: their episode counts in its group,
+    and its newer tokens are trained on. `seed` breaks ties between equal rewards when `keep_per_group` is set.
     """
     chance = np.random.default_rng(seed)
     chosen: list[tuple[Trajectory, float]] = []
@@ -57,22 +59,28 @@ def collate(groups: Sequence[TrajectoryGroup], config: AlgorithmConfig, *, seed:
             constant += 1
             continue
         chosen += [(t, float(a)) for t, a in zip(kept, advantages, strict=True) if t.num_action_tokens]
+    stale = sum(t.num_action_tokens - _fresh_tokens(t, floor) for t, _ in chosen)
+    chosen = [(t, a) for t, a in chosen if _fresh_tokens(t, floor)]
     shares = token_weights(
-        [t.num_action_tokens for t, _ in chosen],
+        [_fresh_tokens(t, floor) for t, _ in chosen],
         aggregation=config.aggregation,
         constant=config.aggregation_constant,
     )
     sequences = [
         sequence
         for (trajectory, advantage), share in zip(chosen, shares, strict=True)
-        for sequence in _sequences(trajectory, advantage, float(share), config.blame_discount)
+        for sequence in _sequences(trajectory, advantage, float(share), config.blame_discount, floor)
     ]
-    return Batch(tuple(sequences), len(chosen), constant)
+    return Batch(tuple(sequences), len(chosen), constant, stale)
 
 
 def scored_only(trajectories: Sequence[Trajectory]) -> tuple[TrainSequence, ...]:
     """The sequences of some trajectories with no advantage and no weight: for comparing log-probabilities."""
-    return tuple(sequence for trajectory in trajectories for sequence in _sequences(trajectory, 0.0, 0.0, 1.0))
+    return tuple(sequence for trajectory in trajectories for sequence in _sequences(trajectory, 0.0, 0.0, 1.0, 0))
+
+
+def _fresh_tokens(trajectory: Trajectory, floor: int) -> int:
+    return sum(int((segment.mask & (segment.versions >= floor)).sum()) for segment in trajectory.segments)
 
 
 def _advantages(
@@ -88,12 +96,12 @@ def _advantages(
     return kept, group_advantages(rewards, scale=config.scale, ddof=config.ddof, eps=config.eps)
 
 
-def _sequences(trajectory: Trajectory, advantage: float, share: float, blame: float) -> list[TrainSequence]:
+def _sequences(trajectory: Trajectory, advantage: float, share: float, blame: float, floor: int) -> list[TrainSequence]:
     fade = blame if advantage < 0 else 1.0
     by_turn = advantage * fade ** np.arange(len(trajectory.turns) - 1, -1, -1, dtype=np.float64)
     made = []
     for number, segment in enumerate(trajectory.segments):
-        places = np.flatnonzero(segment.mask)
+        places = np.flatnonzero(segment.mask & (segment.versions >= floor))
         if not len(places):
             continue
         advantages = np.zeros(len(segment))

@@ -1,6 +1,7 @@
 """`play` and the driver: whatever an environment does, the record tells the truth."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -191,6 +192,21 @@ def test_the_driver_retries_what_fails_and_keeps_failures_out_of_groups() -> Non
     assert len(kept) == 12
     assert not any(t.failed for t in kept)
     assert len(record.written) > 12
+
+
+@pytest.mark.timeout(30)
+def test_the_driver_puts_groups_off_and_lets_twins_go() -> None:
+    """Groups that are too slow for their round are let go, and come again; every group is trained on once."""
+    chance = random.Random(1)
+    record = Memory()
+    on = replace(stage(), make_env=lambda: Countdown(lambda left: time.sleep(chance.choice((0.0, 0.0, 0.02)))))
+    config = RolloutConfig(group_size=3, groups_per_update=2, extra_groups=2, hedge_after=1.0, max_in_flight=4)
+    found = asyncio.run(drive(on, config, 6, record))
+    names = [t.id for groups in found for group in groups for t in group.trajectories]
+    assert sorted(group.index for groups in found for group in groups) == list(range(12))
+    assert len(set(names)) == 36
+    assert set(names) <= set(record.written)
+    assert set(names).isdisjoint(record.let_go)
 
 
 def test_a_run_whose_environment_always_fails_stops_with_the_cause() -> None:

@@ -1,7 +1,4 @@
 import pytest
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from envhub.rollout.config import RolloutConfig
 from envhub.rollout.leases import Cancel, Command, Drop, Lease, Outcome, Start, Stop
@@ -80,11 +77,10 @@ def test_stale_groups_are_dropped_when_they_would_be_trained_on() -> None:
     scheduler = Scheduler(config, seed=1)
     for lease in started(scheduler.begin(0.0)):
         scheduler.finished(lease.id, won(version=0), 1.0)
-    scheduler.published(2, 2.0)
-    taken = scheduler.take(2.0)
-    assert taken.groups == ()
-    assert [c.index for c in taken.commands if isinstance(c, Drop)] == [0, 1]
-    assert {lease.index for lease in started(taken.commands)} == {2, 3}
+    told = scheduler.published(2, 2.0)
+    assert scheduler.take(2.0).groups == ()
+    assert [c.index for c in told if isinstance(c, Drop)] == [0, 1]
+    assert {lease.index for lease in started(told)} == {2, 3}
 
 
 def test_an_overdue_episode_is_taken_away_and_given_out_again() -> None:
@@ -128,120 +124,3 @@ def test_nothing_is_played_after_the_last_update() -> None:
 def test_an_unknown_lease_is_a_bug() -> None:
     with pytest.raises(ValueError, match="not in flight"):
         Scheduler(RolloutConfig(), seed=1).finished("train-000000/0.0", won(), 0.0)
-
-
-class SchedulerLaws(RuleBasedStateMachine):
-    """Random events; the laws of the scheduler hold after each of them."""
-
-    @initialize(
-        staleness=st.integers(0, 3),
-        size=st.integers(2, 4),
-        groups=st.integers(1, 3),
-        resampled=st.integers(0, 2),
-        attempts=st.integers(1, 3),
-        at_once=st.none() | st.integers(1, 5),
-        policy=st.sampled_from(["shrink", "drop"]),
-    )
-    def begin(
-        self, staleness: int, size: int, groups: int, resampled: int, attempts: int, at_once: int | None, policy: str
-    ) -> None:
-        self.config = RolloutConfig.model_validate(
-            {
-                "group_size": size,
-                "groups_per_update": groups,
-                "max_staleness": staleness,
-                "max_resampled_groups": resampled,
-                "max_attempts": attempts,
-                "max_in_flight": at_once,
-                "on_failure": policy,
-                "episode_deadline_s": 5,
-                "group_deadline_s": 12,
-                "max_failed_share": 1.0,
-            }
-        )
-        self.scheduler = Scheduler(self.config, seed=7)
-        self.now, self.version, self.updates = 0.0, 0, 0
-        self.flying: dict[str, tuple[Lease, int]] = {}
-        self.seen: set[str] = set()
-        self.gone: set[str] = set()
-        self.good: set[str] = set()
-        self.obey(self.scheduler.begin(self.now))
-
-    def obey(self, commands: list[Command] | tuple[Command, ...]) -> None:
-        for command in commands:
-            match command:
-                case Start(lease):
-                    assert lease.id not in self.seen, "an id was given out twice"
-                    self.seen.add(lease.id)
-                    self.flying[lease.id] = (lease, self.version)
-                case Cancel(name, _):
-                    del self.flying[name]
-                case Drop(_, _, _, names):
-                    self.leave(names)
-
-    def leave(self, names: tuple[str, ...]) -> None:
-        for name in names:
-            assert name in self.good, "a failed or unknown episode entered a group"
-            assert name not in self.gone, "an episode left twice"
-            self.gone.add(name)
-
-    @precondition(lambda self: self.flying)
-    @rule(data=st.data(), reward=st.sampled_from([0.0, 1.0, None]))
-    def end(self, data: st.DataObject, reward: float | None) -> None:
-        name = data.draw(st.sampled_from(sorted(self.flying)))
-        _, version = self.flying.pop(name)
-        if reward is not None:
-            self.good.add(name)
-        self.obey(self.scheduler.finished(name, Outcome(reward, version, 1, 1, "x"), self.now))
-
-    @rule(seconds=st.floats(0.0, 6.0))
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-        self.obey(self.scheduler.tick(self.now))
-        assert all(lease.deadline_s > self.now for lease, _ in self.flying.values())
-
-    @rule()
-    def train(self) -> None:
-        taken = self.scheduler.take(self.now)
-        self.obey(taken.commands)
-        if taken.groups:
-            self.learn(taken)
-
-    def learn(self, taken: "object") -> None:
-        groups = taken.groups  # type: ignore[attr-defined]
-        assert len(groups) == self.config.groups_per_update
-        assert [g.index for g in groups] == sorted(g.index for g in groups)
-        for group in groups:
-            assert group.oldest_version >= self.version - self.config.max_staleness
-            assert self.config.min_group_size <= len(group.trajectories) <= self.config.group_size
-            self.leave(group.trajectories)
-        self.version += 1
-        self.obey(self.scheduler.published(self.version, self.now))
-
-    @invariant()
-    def what_is_outstanding_is_bounded(self) -> None:
-        if not hasattr(self, "scheduler"):
-            return
-        limit = (self.config.max_staleness + 1) * self.config.groups_per_update * self.config.group_size
-        assert len(self.flying) <= limit
-        assert self.config.max_in_flight is None or len(self.flying) <= self.config.max_in_flight
-
-    def teardown(self) -> None:
-        """From any state an update is reached if episodes go on ending."""
-        if not hasattr(self, "scheduler"):
-            return
-        for _ in range(500):
-            taken = self.scheduler.take(self.now)
-            self.obey(taken.commands)
-            if taken.groups:
-                return
-            assert self.flying, "nothing is in flight and no update can be made"
-            name = min(self.flying)
-            _, version = self.flying.pop(name)
-            self.good.add(name)
-            self.obey(self.scheduler.finished(name, Outcome(float(len(self.seen) % 2), version, 1, 1), self.now))
-        raise AssertionError("no update after 500 more episodes")
-
-
-TestSchedulerLaws = SchedulerLaws.TestCase
-TestSchedulerLaws.settings = hypothesis_settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,5 +1,6 @@
 """The one loss law: no split, order or packing of a batch changes the gradient; and what the engine does with it."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -20,7 +21,8 @@ from envhub.trainer.publish import checksum
 from envhub.trainer.recipe import grpo_loss
 from envhub.trainer.schedule import learning_rate
 from envhub.trainer.scorer import TokenScorer
-from tests.unit.builders import group
+from envhub.types import TrajectoryGroup
+from tests.unit.builders import group, trajectory
 
 INIT = ModelInit.model_validate({"hidden_size": 16, "layers": 2, "heads": 2, "intermediate_size": 32})
 WORDS = [f"w{i}" for i in range(20)]
@@ -159,3 +161,19 @@ def test_preflight_refuses_logprobs_of_other_weights() -> None:
 def test_the_rate_warms_up_and_follows_a_cosine_to_a_tenth(update: int, rate: float) -> None:
     config = TrainerConfig(learning_rate=1.0, warmup_updates=10, schedule="cosine")
     assert learning_rate(config, update, 100) == pytest.approx(rate)
+
+
+def test_tokens_that_are_too_old_are_left_out_and_the_rest_of_their_episode_is_trained_on() -> None:
+    first, second, third = (trajectory(f"train-000000/{n}.0", reward=float(n == 1), turns=4) for n in range(3))
+    mixed = replace(first.segments[0], versions=np.where(first.segments[0].mask, np.arange(16) // 8 + 4, -1).astype(np.int32))
+    first = replace(first, segments=(mixed,))  # two tokens of version 4, two of 5
+    second = replace(second, segments=(replace(second.segments[0], versions=np.where(second.segments[0].mask, 5, -1)),))
+    group = TrajectoryGroup("train-000000", 0, "t", (first, second, third))  # the third's are of version 0
+    batch = collate([group], AlgorithmConfig(scale="none"), seed=0, floor=5)
+    assert [sequence.places.tolist() for sequence in batch.sequences] == [[11, 15], [3, 7, 11, 15]]
+    assert (batch.trajectories, batch.stale_tokens) == (2, 2 + 4)
+    for sequence, advantage in zip(batch.sequences, (-1 / 3, 2 / 3), strict=True):  # of all three
+        np.testing.assert_allclose(sequence.advantages, advantage)
+    assert sum(float(sequence.weights.sum()) for sequence in batch.sequences) == pytest.approx(1.0)
+    assert collate([group], AlgorithmConfig(), seed=0, floor=6).sequences == ()
+    assert len(collate([group], AlgorithmConfig(), seed=0).sequences) == 3

@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from envhub.envs.judge import Judge, question, verdict
 from envhub.envs.rubrics import Graded, OnFailure, Part, Rubric, Scores
 from envhub.errors import ConfigError, EnvError
+from tests.unit.chat_model import Model, serving
 
 GRADED = Graded({"question": "2+2"}, (("2+2", "4"),), "4")
 
@@ -87,38 +87,10 @@ def test_parts_are_scored_at_once() -> None:
     assert time.monotonic() - began < 0.7
 
 
-class Model(BaseHTTPRequestHandler):
-    """Answers as the test says, and counts how many questions it holds at once."""
-
-    answer, status, now, most = "", 200, 0, 0
-    asked: dict[str, Any]
-    lock = threading.Lock()
-
-    def do_POST(self) -> None:
-        with Model.lock:
-            Model.now += 1
-            Model.most = max(Model.most, Model.now)
-        Model.asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        time.sleep(0.02)
-        with Model.lock:
-            Model.now -= 1
-        body = json.dumps({"choices": [{"message": {"content": Model.answer}}]}).encode()
-        self.send_response(Model.status)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None: ...
-
-
 @pytest.fixture
 def base_url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-        server.shutdown()
-        thread.join()
+    with serving() as url:
+        yield url
 
 
 async def judged(base_url: str, times: int, at_once: int, on_failure: OnFailure = "fail") -> list[Scores]:
@@ -161,6 +133,17 @@ def test_what_the_policy_wrote_cannot_leave_its_quotes() -> None:
     assert json.loads(messages[1]["content"])["answer"] == evil
     assert "\n" not in messages[1]["content"]
     messages[1]["content"].encode()
+
+
+def test_a_judge_of_the_whole_is_shown_the_newest_turns_that_fit() -> None:
+    long = Graded({}, (("old", "x"), ("o" * 32_000, "r"), ("seen", "y" * 760)), "y", final_observation="end")
+    (_, asked) = question("right?", long, whole=True)
+    assert json.loads(asked["content"]) == {
+        "task": {},
+        "answer": "y",
+        "turns": [["o" * 32_000, "r"], ["seen", "y" * 760]],
+        "final_observation": "end",
+    }
 
 
 def test_a_verdict_is_a_number_between_0_and_1() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from envhub.rollout.budget import FailureBudget
 from envhub.rollout.config import RolloutConfig
-from envhub.rollout.leases import Command, Drop, Lease, Outcome, Start, Stop
+from envhub.rollout.leases import Cancel, Command, Drop, Lease, Outcome, PutOff, Start, Stop
 from envhub.rollout.scheduler import Scheduler
 
 
@@ -168,3 +168,94 @@ def test_ten_thousand_updates_with_lost_episodes_take_no_more_memory_than_five_t
         if version in (4_999, 9_999):
             sizes.append(len(pickle.dumps(scheduler)))
     assert sizes[1] < 1.02 * sizes[0]
+
+
+def cancelled(commands: Iterable[Command]) -> list[str]:
+    return [c.lease_id for c in commands if isinstance(c, Cancel)]
+
+
+def test_a_slow_episode_gets_a_twin_and_the_first_to_end_counts() -> None:
+    limits = {"episode_deadline_s": 1000, "group_deadline_s": 1000, "max_failed_share": 1.0}
+    config = RolloutConfig.model_validate({"group_size": 2, "groups_per_update": 20, "hedge_after": 2.0, **limits})
+    scheduler = Scheduler(config, seed=1)
+    slow, *others = started(scheduler.begin(0.0))
+    for lease in others[:32]:
+        scheduler.finished(lease.id, ended(0.0), 1.0)  # the 95th percentile is 1 s from here on
+    assert scheduler.next_deadline() == 2.0
+    assert started(scheduler.tick(1.9)) == []
+    twins = started(scheduler.tick(2.0))
+    assert [(twin.id, twin.seed) for twin in twins if twin.group == slow.group] == [("train-000000/0.1", slow.seed)]
+    assert len(twins) == 40 - 32  # of every one that is as old
+    (second,) = [lease for lease in started(scheduler.tick(4.0)) if lease.group == slow.group]
+    assert second.id == "train-000000/0.2"  # the twin is slow itself
+    last = next(twin for twin in twins if twin.group != slow.group)
+    assert scheduler.finished(last.id, ended(None), 4.5) == []  # a twin that fails is not missed
+    commands = scheduler.finished("train-000000/0.1", ended(1.0), 5.0)
+    assert sorted(cancelled(commands)) == ["train-000000/0.0", "train-000000/0.2"]
+    assert scheduler.finished(slow.id, ended(1.0), 6.0) == []  # late, and too late
+
+
+def test_a_round_ends_with_the_first_and_the_slow_come_again_in_one_of_their_own() -> None:
+    config = RolloutConfig(group_size=2, groups_per_update=2, extra_groups=1)
+    scheduler = Scheduler(config, seed=1, total_groups_wanted=8)
+    rounds, flying = [], started(scheduler.begin(0.0))
+    for version in range(4):
+        slowest = {0: 1, 1: 3, 2: 99, 3: 99}[version]
+        for lease in [lease for lease in flying if lease.index != slowest]:
+            scheduler.finished(lease.id, ended(float(lease.member), version), 1.0)
+        taken = scheduler.take(1.0)
+        rounds.append([group.index for group in taken.groups])
+        assert [c.index for c in taken.commands if isinstance(c, PutOff)] == ([slowest] if slowest < 99 else [])
+        assert len(cancelled(taken.commands)) == (2 if slowest < 99 else 0)
+        flying = started(scheduler.published(version + 1, 1.0))
+    assert rounds == [[0, 2], [4, 5], [1, 3], [6, 7]]
+    assert scheduler.stats().put_off == 2
+    assert scheduler.frontier() == (8, ())
+
+
+def test_extra_members_are_let_go_once_a_group_is_whole() -> None:
+    scheduler = Scheduler(RolloutConfig(group_size=2, groups_per_update=1, extra_members=1), seed=1)
+    one, two, three = started(scheduler.begin(0.0))
+    scheduler.finished(three.id, ended(1.0), 1.0)
+    assert cancelled(scheduler.finished(one.id, ended(0.0), 1.0)) == [two.id]
+    assert [group.trajectories for group in scheduler.take(1.0).groups] == [(one.id, three.id)]
+
+
+def test_replacements_that_will_be_needed_are_played_from_the_start() -> None:
+    config = RolloutConfig(group_size=2, groups_per_update=4, max_resampled_groups=4, over_issue=True)
+    scheduler = Scheduler(config, seed=1)
+    flying = started(scheduler.begin(0.0))
+    assert len(flying) == 8
+    while flying:  # half of the groups are constant
+        lease = flying.pop()
+        flying += started(scheduler.finished(lease.id, ended(float(lease.member * (lease.index % 2))), 1.0))
+    assert [group.index for group in scheduler.take(1.0).groups] == [1, 3, 5, 7]
+    assert len({lease.index for lease in started(scheduler.published(1, 2.0))}) == 4 + 4
+
+
+def test_what_waits_for_the_trainer_is_bounded_by_its_tokens() -> None:
+    config = RolloutConfig(group_size=2, groups_per_update=1, max_staleness=9, max_ready_tokens=100)
+    scheduler = Scheduler(config, seed=1)
+    first = started(scheduler.begin(0.0))
+    assert len(first) == 20
+    more = [s for lease in first for s in started(scheduler.finished(lease.id, Outcome(1.0, 0, 6, 1), 1.0))]
+    assert more == []
+    taken = scheduler.take(1.0)  # nine groups of 12 tokens still wait: more than 100
+    assert started(taken.commands) == []
+    scheduler.published(1, 1.0)
+    assert {lease.index for lease in started(scheduler.take(1.0).commands)} == {10}
+    assert scheduler.stats().ready == 8
+
+
+def test_a_stop_tells_the_failures_by_cause() -> None:
+    scheduler = Scheduler(RolloutConfig(group_size=4, groups_per_update=8, max_attempts=1), seed=1)
+    causes = ["engine died", "timeout", "timeout"] * 7
+    told = [
+        c.reason
+        for lease, cause in zip(started(scheduler.begin(0.0)), causes, strict=False)
+        for c in scheduler.finished(lease.id, Outcome(None, None, 0, 0, cause), 1.0)
+        if isinstance(c, Stop)
+    ]
+    assert "13 x timeout" in told[0]
+    assert "7 x engine died" in told[0]
+    assert scheduler.stats().causes == {"timeout": 14, "engine died": 7}

@@ -1,5 +1,6 @@
 """The scheduler's laws under random events: nothing lost, nothing twice, nothing waited for in vain."""
 
+import os
 import random
 from collections.abc import Iterable
 
@@ -9,16 +10,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from envhub.rollout.config import RolloutConfig
-from envhub.rollout.leases import Cancel, Command, Drop, Lease, Outcome, Start, Stop, Taken
+from envhub.rollout.leases import Cancel, Command, Drop, Lease, Outcome, PutOff, Start, Stop, Taken
 from envhub.rollout.scheduler import Scheduler
+
+SOAK = os.environ.get("ENVHUB_SOAK") == "1"
 
 
 def started(commands: Iterable[Command]) -> list[Lease]:
     return [c.lease for c in commands if isinstance(c, Start)]
 
 
-def ended(reward: float | None, version: int = 0) -> Outcome:
-    return Outcome(reward, None if reward is None else version, 1, 1, "broken")
+def ended(reward: float | None, version: int = 0, newest: int | None = None) -> Outcome:
+    return Outcome(reward, None if reward is None else version, 1, 1, "broken", newest)
 
 
 class Laws(RuleBasedStateMachine):
@@ -35,6 +38,9 @@ class Laws(RuleBasedStateMachine):
         policy=st.sampled_from(["shrink", "drop"]),
         updates=st.none() | st.integers(1, 4),
         ending=st.tuples(st.integers(0, 999), st.sampled_from([0.0, 0.4, 1.0])),
+        extra=st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()),
+        hedge=st.none() | st.sampled_from([1.0, 2.0]),
+        stale=st.sampled_from(["mask", "drop"]),
     )
     def begin(
         self,
@@ -48,21 +54,30 @@ class Laws(RuleBasedStateMachine):
         policy: str,
         updates: int | None,
         ending: tuple[int, float],
+        extra: tuple[int, int, bool],
+        hedge: float | None,
+        stale: str,
     ) -> None:
         values = {"group_size": size, "min_group_size": min(size, smallest), "groups_per_update": groups}
         values |= {"max_staleness": staleness, "max_resampled_groups": resampled, "max_attempts": attempts}
         limits = {"max_in_flight": at_once, "episode_deadline_s": 5, "group_deadline_s": 12, "max_failed_share": 1.0}
-        self.config = RolloutConfig.model_validate({**values, **limits, "on_failure": policy})
+        more = {"extra_groups": 0 if staleness else extra[0], "extra_members": extra[1], "hedge_after": hedge, "stale": stale}
+        more["over_issue"] = extra[2] and resampled > 0
+        self.config = RolloutConfig.model_validate({**values, **limits, **more, "on_failure": policy})
+        self.given = self.config
         self.wanted = None if updates is None else updates * groups
         self.ending = ending
-        self.now, self.version, self.stop = 0.0, 0, False
+        self.now, self.version, self.stop, self.training = 0.0, 0, False, False
         self.flying: dict[str, tuple[Lease, int]] = {}
         self.cancelled: set[str] = set()
         self.over: set[str] = set()  # ended, and told
         self.member_of: dict[str, int] = {}
         self.good: dict[str, int] = {}  # id of a finished episode -> its group's index
         self.gone: dict[str, int] = {}  # taken or dropped
+        self.anew: set[str] = set()  # of groups that were put off
+        self.versions: dict[str, tuple[int, int]] = {}  # oldest and newest of every finished episode
         self.taken_groups, self.starts, self.ends = 0, 0, 0
+        self.most = at_once or 10**9
         self.history: list[tuple[str, tuple[object, ...], object]] = []
         self.scheduler = Scheduler(self.config, seed=7, total_groups_wanted=self.wanted)
         self.call("begin", self.now)
@@ -90,6 +105,11 @@ class Laws(RuleBasedStateMachine):
                 self.ends += 1
             case Drop(_, index, _, names):
                 self.leave(index, names)
+            case PutOff(_, index, names):
+                assert self.config.max_staleness == 0
+                assert all(lease.index != index for lease, _ in self.flying.values()), "played on though put off"
+                assert all(self.good[name] == index for name in names)
+                self.anew.update(names)
             case Stop():
                 self.stop = True
 
@@ -97,6 +117,7 @@ class Laws(RuleBasedStateMachine):
         for name in names:
             assert self.good[name] == index, "a failed, unknown or foreign episode is in a group"
             assert name not in self.gone, "an episode left twice"
+            assert name not in self.anew, "an episode of a group that was put off came back"
             self.gone[name] = index
 
     def end_one(self, name: str, reward: float | None) -> None:
@@ -105,7 +126,8 @@ class Laws(RuleBasedStateMachine):
         self.ends += 1
         if reward is not None:
             self.good[name] = lease.index
-        self.call("finished", name, ended(reward, version), self.now)
+        self.versions[name] = (version, self.version)
+        self.call("finished", name, ended(reward, version, self.version), self.now)
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), reward=st.sampled_from([0.0, 1.0, None]))
@@ -134,9 +156,26 @@ class Laws(RuleBasedStateMachine):
         due = self.scheduler.next_deadline()
         assert due is None if not self.flying else due is not None and due > self.now
 
+    @precondition(lambda self: not self.training)
     @rule()
     def the_trainer_asks(self) -> None:
         self.take()
+
+    @precondition(lambda self: self.training)
+    @rule()
+    def new_weights_are_there(self) -> None:
+        self.publish()
+
+    @rule(at_once=st.none() | st.integers(1, 6))
+    def another_number_may_be_in_flight(self, at_once: int | None) -> None:
+        self.config = self.config.model_copy(update={"max_in_flight": at_once})
+        self.most = max(len(self.flying), at_once or 10**9)
+        self.call("resize", at_once, self.now)
+
+    def publish(self) -> None:
+        self.version += 1
+        self.training = False
+        self.call("published", self.version, self.now)
 
     def take(self) -> bool:
         taken = self.call("take", self.now)
@@ -148,24 +187,20 @@ class Laws(RuleBasedStateMachine):
         indices = [group.index for group in taken.groups]
         assert indices == sorted(indices)
         for group in taken.groups:
-            assert group.oldest_version >= self.version - self.config.max_staleness
-            assert group.oldest_version == min(self.version_of[name] for name in group.trajectories)
+            told = group.oldest_version if self.config.stale == "drop" else group.newest_version
+            assert told >= self.version - self.config.max_staleness
+            assert group.oldest_version == min(self.versions[name][0] for name in group.trajectories)
+            assert group.newest_version == max(self.versions[name][1] for name in group.trajectories)
             assert self.config.min_group_size <= len(group.trajectories) <= self.config.group_size
             assert self.config.on_failure == "shrink" or len(group.trajectories) == self.config.group_size
             members = [self.member_of[name] for name in group.trajectories]
             assert members == sorted(members), "trajectories are not in order of member"
             self.leave(group.index, group.trajectories)
-        held = [index for name, index in self.good.items() if name not in self.gone]
+        held = [index for name, index in self.good.items() if name not in self.gone and name not in self.anew]
         whole = {index for index in held if held.count(index) == self.config.group_size}
         assert all(index > indices[-1] for index in whole), "an older whole group was passed over"
-        self.version += 1
-        self.call("published", self.version, self.now)
+        self.training = True
         return True
-
-    @property
-    def version_of(self) -> dict[str, int]:
-        told = [arguments for event, arguments, _ in self.history if event == "finished"]
-        return {str(a[0]): a[1].oldest_version or 0 for a in told if isinstance(a[1], Outcome)}
 
     @invariant()
     def counts_agree_and_are_bounded(self) -> None:
@@ -173,12 +208,19 @@ class Laws(RuleBasedStateMachine):
             return
         stats, config = self.scheduler.stats(), self.config
         assert (stats.started, stats.finished, stats.in_flight) == (self.starts, self.ends, len(self.flying))
-        assert config.max_in_flight is None or len(self.flying) <= config.max_in_flight
+        assert len(self.flying) <= self.most
+        self.most = min(self.most, max(len(self.flying), config.max_in_flight or 10**9))
         _, outstanding = self.scheduler.frontier()
         bound = (config.max_staleness + 1) * config.groups_per_update
-        if self.wanted is not None:
+        beside = config.max_resampled_groups + config.extra_groups
+        if config.max_staleness == 0 and beside:  # put off, and not yet come again
+            beside += config.groups_per_update + beside
+        elif self.wanted is not None:
             bound = min(bound, self.wanted - self.taken_groups)
-        assert len(outstanding) <= bound + config.max_resampled_groups
+        assert len(outstanding) <= bound + beside
+        members = [(lease.index, lease.member) for lease, _ in self.flying.values()]
+        assert all(members.count(member) <= (1 if config.hedge_after is None else 4) for member in members)
+        assert config.stale == "drop" or stats.dropped_stale == 0, "a group had no token left to train on"
         assert stats.dropped_constant <= config.max_resampled_groups * (self.version + 1)
 
     @invariant()
@@ -186,7 +228,7 @@ class Laws(RuleBasedStateMachine):
         if not hasattr(self, "scheduler"):
             return
         outstanding = set(self.scheduler.frontier()[1])
-        held = {index for name, index in self.good.items() if name not in self.gone}
+        held = {index for name, index in self.good.items() if name not in self.gone and name not in self.anew}
         assert held <= outstanding
         assert outstanding.isdisjoint(self.gone.values())
 
@@ -198,6 +240,8 @@ class Laws(RuleBasedStateMachine):
         chance = random.Random(seed)
         self.stop = False
         while self.wanted is None or self.taken_groups < self.wanted:
+            if self.training:
+                self.publish()
             if self.take() or self.stop:
                 break
             assert self.flying, "nothing is in flight and no update can be made"
@@ -206,16 +250,19 @@ class Laws(RuleBasedStateMachine):
             self.end_one(chance.choice(sorted(self.flying)), reward)
         else:
             assert not self.flying, "something is played for nothing"
-        twin = Scheduler(self.config, seed=7, total_groups_wanted=self.wanted)
+            assert self.scheduler.frontier()[1] == (), "something was put off for good"
+        twin = Scheduler(self.given, seed=7, total_groups_wanted=self.wanted)
         for event, arguments, result in self.history:
             assert getattr(twin, event)(*arguments) == result
 
 
 def seed_of(seed: int, lease: Lease) -> int:
     """What a fresh scheduler gives to the same place, whatever happened in this one."""
-    fresh = Scheduler(RolloutConfig(group_size=4, groups_per_update=1), seed=seed, next_index=lease.index)
+    fresh = Scheduler(RolloutConfig(group_size=8, groups_per_update=1), seed=seed, next_index=lease.index)
     return started(fresh.begin(0.0))[lease.member].seed
 
 
 TestLaws = Laws.TestCase
-TestLaws.settings = hypothesis_settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestLaws.settings = hypothesis_settings(
+    max_examples=5000 if SOAK else 300, stateful_step_count=60 if SOAK else 40, deadline=None
+)
