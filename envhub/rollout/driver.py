@@ -8,7 +8,9 @@ from typing import Protocol
 
 from envhub.envs.tasks import Task
 from envhub.errors import RunFailed
+from envhub.rollout.bias import BiasReport, Facts, Ledger
 from envhub.rollout.episode import Place, Player
+from envhub.rollout.leases import TWIN
 from envhub.rollout.scheduler import Cancel, Command, Drop, Lease, Outcome, PutOff, ReadyGroup, Scheduler, Start, Stop
 from envhub.types import Trajectory, TrajectoryGroup
 
@@ -44,7 +46,8 @@ class RolloutDriver:
         """
         self.scheduler = scheduler
         self._player, self._task_at, self._record, self._clock = player, task_at, record, clock
-        self._episodes: dict[str, asyncio.Task[None]] = {}
+        self._ledger = Ledger(window=512)  # it is looked at every update
+        self._episodes: dict[str, tuple[Lease, asyncio.Task[None]]] = {}
         self._kept: dict[str, Trajectory] = {}
         self._constant: list[tuple[int, tuple[Trajectory, ...]]] = []
         self._ended: list[tuple[Lease, Trajectory]] = []
@@ -64,7 +67,7 @@ class RolloutDriver:
             try:
                 yield self
             finally:
-                for task in [*helpers, *self._episodes.values()]:
+                for task in [*helpers, *(task for _, task in self._episodes.values())]:
                     task.cancel()
 
     async def next_groups(self) -> tuple[TrajectoryGroup, ...]:
@@ -92,8 +95,14 @@ class RolloutDriver:
         """Tell the scheduler that the sampler now holds `version`."""
         self._obey(self.scheduler.published(version, self._clock()))
 
+    def bias(self) -> BiasReport:
+        """What was issued lately against what was trained on."""
+        first_new, outstanding = self.scheduler.frontier()
+        return self._ledger.report(min(outstanding, default=first_new))
+
     def _hand_over(self, ready: ReadyGroup) -> TrajectoryGroup:
         trajectories = tuple(self._kept.pop(name) for name in ready.trajectories)
+        self._ledger.resolved(ready.index, {t.member for t in trajectories})
         return TrajectoryGroup(ready.id, ready.index, trajectories[0].task, trajectories)
 
     def _obey(self, commands: Sequence[Command]) -> None:
@@ -101,22 +110,29 @@ class RolloutDriver:
         for command in commands:
             match command:
                 case Start(lease):
-                    self._episodes[lease.id] = self._group.create_task(self._episode(lease), name=lease.id)
-                case Cancel(lease_id, _):
-                    task = self._episodes.pop(lease_id, None)
-                    if task is not None:
-                        task.cancel()
+                    task = self._group.create_task(self._episode(lease), name=lease.id)
+                    self._episodes[lease.id] = (lease, task)
+                case Cancel(lease_id, why):
+                    if lease_id in self._episodes:
+                        self._abandon(*self._episodes.pop(lease_id), why)
                     else:
                         self._too_late.add(lease_id)
                 case Drop(_, index, reason, ids):
+                    self._ledger.resolved(index, (), reason)
                     held = self._let_go(ids, reason)
                     if held and reason == "constant":
                         self._constant.append((index, held))
-                case PutOff(_, _, ids):
+                case PutOff(_, index, ids):
+                    self._ledger.put_off(index)
                     self._let_go(ids, "put off")
                 case Stop(reason):
                     self._stopped = reason
                     self._changed.set()
+
+    def _abandon(self, lease: Lease, task: asyncio.Task[None], why: str) -> None:
+        task.cancel()
+        if why != TWIN:
+            self._ledger.ended(lease.index, lease.member, Facts(None, None, self._clock() - lease.started_s, None))
 
     def _let_go(self, ids: Sequence[str], reason: str) -> tuple[Trajectory, ...]:
         held = {name: self._kept.pop(name) for name in ids if name in self._kept}
@@ -146,6 +162,8 @@ class RolloutDriver:
             self._record.append([trajectory for _, trajectory in ended])
             for lease, trajectory in ended:
                 self._kept[trajectory.id] = trajectory
+                if lease.id not in self._too_late:
+                    self._ledger.ended(lease.index, lease.member, _facts(trajectory))
                 outcome = Outcome(
                     reward=trajectory.reward,
                     oldest_version=trajectory.oldest_version,
@@ -168,3 +186,8 @@ class RolloutDriver:
             commands = self.scheduler.tick(self._clock())
             self._obey(commands)
             self._changed.set()
+
+
+def _facts(played: Trajectory) -> Facts:
+    success = None if played.success is None else float(played.success)
+    return Facts(float(len(played.turns)), float(played.num_action_tokens), played.seconds, success)

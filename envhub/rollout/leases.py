@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+TWIN = "its twin ended first"  # why a lease is cancelled whose member has ended well
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:

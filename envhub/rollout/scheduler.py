@@ -15,6 +15,7 @@ from envhub.rollout.config import RolloutConfig
 from envhub.rollout.due import Line, Usual
 from envhub.rollout.groups import Group, Places
 from envhub.rollout.leases import (
+    TWIN,
     Cancel,
     Command,
     Drop,
@@ -68,10 +69,8 @@ class Scheduler:
         if total_groups_wanted is not None and total_groups_wanted % config.groups_per_update:
             raise ValueError(f"{total_groups_wanted} groups are no multiple of {config.groups_per_update}, an update's")
         self._config, self._stream, self._seed = config, stream, seed
-        self._version, self._places = (
-            version,
-            Places(next_index, backlog, round_size=config.groups_per_update, extra=config.extra_groups),
-        )
+        self._version = version
+        self._places = Places(next_index, backlog, round_size=config.groups_per_update, extra=config.extra_groups)
         self._training = False
         self._wanted = total_groups_wanted
         self._limit = config.max_in_flight
@@ -292,7 +291,7 @@ class Scheduler:
             self._usual.add(now - lease.started_s)
             group.done[member] = (lease.id, outcome)
             group.missing.discard(member)
-            commands += [self._cancel(twin, "its twin ended first") for twin in twins]
+            commands += [self._cancel(twin, TWIN) for twin in twins]
             for twin in twins:
                 self._over(twin)
         else:

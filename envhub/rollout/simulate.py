@@ -7,12 +7,13 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from math import nan
+from math import inf, nan
 from typing import Protocol
 
 from envhub.errors import RunFailed
+from envhub.rollout.bias import TRAINED, BiasReport, Facts, Ledger
 from envhub.rollout.config import RolloutConfig
-from envhub.rollout.leases import Cancel, Command, Drop, Lease, Outcome, PutOff, ReadyGroup, Start, Stop, Taken
+from envhub.rollout.leases import TWIN, Cancel, Command, Drop, Lease, Outcome, PutOff, ReadyGroup, Start, Stop, Taken
 from envhub.rollout.scheduler import Scheduler
 from envhub.rollout.workload import Draws, Workload
 
@@ -42,6 +43,7 @@ class Simulation:
         busy_s: slot time in which something was played.
         interrupted_s: slot time behind the turns that a publish met in their middle; it would be lost if they were begun anew.
         events: that the scheduler was told of.
+        bias: issued against trained episodes, over the newest groups.
     """
 
     seconds: float
@@ -64,6 +66,7 @@ class Simulation:
     busy_s: float
     interrupted_s: float
     events: int
+    bias: BiasReport
 
     @property
     def duration_bias(self) -> float:
@@ -138,6 +141,8 @@ class World:
         self._tokens = self._masked = self._above = self._lag = 0.0
         self._interrupted_s = 0.0
         self._most, self._put_off = 0, 0
+        self._ledger = Ledger()
+        self._open: set[int] = set()  # places that are not resolved
 
     def run(self) -> Simulation:
         """Play and train to the last update."""
@@ -162,6 +167,7 @@ class World:
             return  # it was cancelled before
         self._busy_s += self._now - episode.began
         reward = self._draw.reward(episode.index, episode.member, name)
+        self._ledger.ended(episode.index, episode.member, Facts(None, None, self._now - episode.began, reward))
         if reward is not None:
             self._ended[name] = _Episode(
                 episode.index, episode.member, episode.began, episode.seconds, episode.oldest, self._now
@@ -181,7 +187,9 @@ class World:
 
     def _learn(self, group: ReadyGroup) -> None:
         floor = max(0, self._version - self._config.max_staleness)
-        for episode in self._release(group.trajectories):
+        played = self._release(group.trajectories)
+        self._resolved(group.index, played, TRAINED)
+        for episode in played:
             _count(self._sums["trained"], episode.seconds)
             lasted = episode.ended - episode.began
             self._useful_s += lasted
@@ -221,13 +229,19 @@ class World:
             match command:
                 case Start(lease):
                     self._start(lease)
-                case Cancel(name, _):
-                    self._busy_s += self._now - self._flying.pop(name).began
-                case Drop(_, _, _, names):
+                case Cancel(name, why):
+                    episode = self._flying.pop(name)
+                    self._busy_s += self._now - episode.began
+                    if why != TWIN:
+                        age = Facts(None, None, self._now - episode.began, None)
+                        self._ledger.ended(episode.index, episode.member, age)
+                case Drop(_, index, reason, names):
+                    self._resolved(index, (), reason)
                     for episode in self._release(names):
                         _count(self._sums["dropped"], episode.seconds)
-                case PutOff(_, _, names):
+                case PutOff(_, index, names):
                     self._put_off += 1
+                    self._ledger.put_off(index)
                     self._release(names)
                 case Stop(reason):
                     raise RunFailed(f"the simulated run stopped: {reason}", mend="fewer failures or longer deadlines")
@@ -235,6 +249,7 @@ class World:
     def _start(self, lease: Lease) -> None:
         seconds = self._draw.seconds(lease.index, lease.member)
         member = (lease.index, lease.member)
+        self._open.add(lease.index)
         if member not in self._issued:
             self._issued[member] = seconds
             _count(self._sums["issued"], seconds)
@@ -242,6 +257,10 @@ class World:
         self._flying[lease.id] = _Episode(lease.index, lease.member, self._now, seconds, self._version)
         if lasts is not None:
             self._at(self._now + lasts, lease.id)
+
+    def _resolved(self, index: int, played: Iterable[_Episode], reason: str) -> None:
+        self._ledger.resolved(index, {episode.member for episode in played}, reason)
+        self._open.discard(index)
 
     def _release(self, names: Iterable[str]) -> list[_Episode]:
         return [self._ended.pop(name) for name in names]
@@ -278,6 +297,7 @@ class World:
             busy_s=busy_s,
             interrupted_s=self._interrupted_s,
             events=self._told,
+            bias=self._ledger.report(min(self._open, default=inf)),
         )
 
 

@@ -145,6 +145,7 @@ class TrainRun:
         self.start = Frontier()
         self._saved = 0
         self._agreed = False
+        self._bias: Sequence[Sequence[str]] = ()
         self._signal: signal.Signals | None = None
 
     async def main(self, *, resume: bool) -> TrainResult:
@@ -245,7 +246,10 @@ class TrainRun:
                 learn_from(self.tasks, driver.taken_constant())
                 self._preflight(groups)
                 self.journal.claim(self.progress.update + 1, groups)
-                await self._update(groups, {"time/rollout_s": time.monotonic() - waited, **_dropped(self.scheduler)})
+                bias = driver.bias()
+                facts = {"time/rollout_s": time.monotonic() - waited, **_dropped(self.scheduler), **bias.metrics()}
+                self._bias = bias.rows()
+                await self._update(groups, facts)
                 if not self._finished():
                     driver.published(self.progress.update)
 
@@ -340,6 +344,7 @@ class TrainRun:
             before=before,
             after=after,
             replay=replay,
+            bias=self._bias,
             facts={"environment": config.env.id, "updates": str(self.progress.update), "seed": str(config.run.seed)},
         )
         return TrainResult(self.folder.root, self.progress.update, False, False, before, after, report, replay)

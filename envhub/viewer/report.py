@@ -41,8 +41,12 @@ def write_report(
     after: EvalSummary | None,
     replay: str,
     facts: Mapping[str, str],
+    bias: Sequence[Sequence[str]] = (),
 ) -> Path:
-    """Write report.html and plots/*.png into the run folder; returns the page's path."""
+    """Write report.html and plots/*.png into the run folder; returns the page's path.
+
+    `bias` has rows of measure, mean of the issued, mean of the trained episodes, distance and p.
+    """
     plots = run_dir / "plots"
     plots.mkdir(exist_ok=True)
     pictures = []
@@ -54,7 +58,7 @@ def write_report(
     rows = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in facts.items())
     page = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
-        f"<h1>{html.escape(title)}</h1><table>{rows}</table>{_comparison(before, after)}"
+        f"<h1>{html.escape(title)}</h1><table>{rows}</table>{_comparison(before, after)}{_bias(bias)}"
         f'<h2>Curves</h2><div class="curves">{"".join(pictures)}</div>'
         f"<h2>One episode</h2><pre>{html.escape(replay)}</pre></html>"
     )
@@ -87,6 +91,16 @@ def comparison_rows(before: EvalSummary | None, after: EvalSummary | None) -> li
 def _comparison(before: EvalSummary | None, after: EvalSummary | None) -> str:
     cells = "".join(f"<tr><th>{n}</th><td>{b}</td><td>{a}</td></tr>" for n, b, a in comparison_rows(before, after))
     return f"<h2>Held-out tasks</h2><table><tr><th></th><th>before</th><th>after</th></tr>{cells}</table>"
+
+
+def _bias(rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    names = ("", "issued", "trained", "distance", "p")
+    lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
+    table = "".join(f"<tr>{line}</tr>" for line in ["".join(f"<th>{name}</th>" for name in names), *lines])
+    why = "Last episodes issued against those trained on; a small p (below 0.01) means that they differ by more than chance."
+    return f"<h2>Bias</h2><p>{why}</p><table>{table}</table>"
 
 
 def _plot(path: Path, label: str, names: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> bool:
