@@ -16,8 +16,8 @@ test: setup       ## all tests but the slow ones
 test-all: setup web ## all tests
 	@$(RUN)/python -m pytest
 
-soak: setup       ## the load and fault tests of the server in full (hours)
-	@ENVHUB_SOAK=1 $(RUN)/python -m pytest tests/soak tests/service/test_load.py
+soak: setup       ## the server's load and fault tests and the scheduler's laws in full (hours)
+	@ENVHUB_SOAK=1 $(RUN)/python -m pytest tests/soak tests/service/test_load.py tests/unit/rollout
 
 web:              ## chromium, for the tests that look at pages
 	@bash scripts/web.sh
@@ -31,6 +31,7 @@ bench: setup      ## the figures of benchmarks/RESULTS.md
 	@bash benchmarks/quickstart.sh
 	@$(RUN)/python benchmarks/environments.py
 	@$(RUN)/python benchmarks/serve.py
+	@$(RUN)/python benchmarks/scheduling.py
 
 clean:            ## forget the virtual environment
 	rm -rf $(VENV)

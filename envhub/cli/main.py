@@ -18,6 +18,7 @@ COMMANDS = {
     "token": "envhub.cli.token:token_command",
     "play": "envhub.cli.play:play_command",
     "train": "envhub.cli.train:train_command",
+    "status": "envhub.cli.status:status_command",
     "eval": "envhub.cli.eval:eval_command",
     "doctor": "envhub.cli.doctor:doctor_command",
     "models": "envhub.cli.models:app",

@@ -2,8 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from envhub.envs.tasks import Task
@@ -21,6 +23,26 @@ class Record(Protocol):
     def append(self, trajectories: Sequence[Trajectory]) -> None: ...
 
     def supersede(self, ids: Sequence[str], reason: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Playing:
+    """An episode in flight, and what it has been waiting for since when, in monotonic seconds."""
+
+    lease: Lease
+    clock: Callable[[], float]
+    phase: str = "start"
+    since_s: float = 0.0
+    task: asyncio.Task[None] | None = None
+
+    def tell(self, phase: str) -> None:
+        """It waits for something else from now on."""
+        self.phase, self.since_s = phase, self.clock()
+
+    def cancel(self) -> None:
+        """Abandon it."""
+        if self.task is not None:
+            self.task.cancel()
 
 
 class RolloutDriver:
@@ -47,7 +69,7 @@ class RolloutDriver:
         self.scheduler = scheduler
         self._player, self._task_at, self._record, self._clock = player, task_at, record, clock
         self._ledger = Ledger(window=512)  # it is looked at every update
-        self._episodes: dict[str, tuple[Lease, asyncio.Task[None]]] = {}
+        self._episodes: dict[str, Playing] = {}  # in order of their start
         self._kept: dict[str, Trajectory] = {}
         self._constant: list[tuple[int, tuple[Trajectory, ...]]] = []
         self._ended: list[tuple[Lease, Trajectory]] = []
@@ -58,17 +80,19 @@ class RolloutDriver:
         self._group: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["RolloutDriver"]:
-        """Play until the block ends; episodes still going then are cancelled and closed."""
+    async def running(self, *beside: Coroutine[object, object, None]) -> AsyncIterator["RolloutDriver"]:
+        """Play until the block ends; episodes still going then are cancelled and closed, and so is what runs `beside` them."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            helpers = [group.create_task(self._settle_forever()), group.create_task(self._tick_forever())]
+            helpers = [group.create_task(work) for work in (self._settle_forever(), self._tick_forever(), *beside)]
             self._obey(self.scheduler.begin(self._clock()))
             try:
                 yield self
             finally:
-                for task in [*helpers, *(task for _, task in self._episodes.values())]:
-                    task.cancel()
+                for helper in helpers:
+                    helper.cancel()
+                for playing in self._episodes.values():
+                    playing.cancel()
 
     async def next_groups(self) -> tuple[TrajectoryGroup, ...]:
         """The groups of the next update, oldest first.
@@ -100,6 +124,10 @@ class RolloutDriver:
         first_new, outstanding = self.scheduler.frontier()
         return self._ledger.report(min(outstanding, default=first_new))
 
+    def oldest(self, count: int) -> tuple[Playing, ...]:
+        """The episodes that have been in flight longest."""
+        return tuple(islice(self._episodes.values(), count))
+
     def _hand_over(self, ready: ReadyGroup) -> TrajectoryGroup:
         trajectories = tuple(self._kept.pop(name) for name in ready.trajectories)
         self._ledger.resolved(ready.index, {t.member for t in trajectories})
@@ -110,11 +138,11 @@ class RolloutDriver:
         for command in commands:
             match command:
                 case Start(lease):
-                    task = self._group.create_task(self._episode(lease), name=lease.id)
-                    self._episodes[lease.id] = (lease, task)
+                    playing = self._episodes[lease.id] = Playing(lease, self._clock, since_s=lease.started_s)
+                    playing.task = self._group.create_task(self._episode(playing), name=lease.id)
                 case Cancel(lease_id, why):
                     if lease_id in self._episodes:
-                        self._abandon(*self._episodes.pop(lease_id), why)
+                        self._abandon(self._episodes.pop(lease_id), why)
                     else:
                         self._too_late.add(lease_id)
                 case Drop(_, index, reason, ids):
@@ -129,8 +157,9 @@ class RolloutDriver:
                     self._stopped = reason
                     self._changed.set()
 
-    def _abandon(self, lease: Lease, task: asyncio.Task[None], why: str) -> None:
-        task.cancel()
+    def _abandon(self, playing: Playing, why: str) -> None:
+        playing.cancel()
+        lease = playing.lease
         if why != TWIN:
             self._ledger.ended(lease.index, lease.member, Facts(None, None, self._clock() - lease.started_s, None))
 
@@ -140,8 +169,9 @@ class RolloutDriver:
             self._record.supersede(list(held), reason)
         return tuple(held.values())
 
-    async def _episode(self, lease: Lease) -> None:
-        place = Place(lease.id, lease.group, lease.member, lease.attempt, lease.seed)
+    async def _episode(self, playing: Playing) -> None:
+        lease = playing.lease
+        place = Place(lease.id, lease.group, lease.member, lease.attempt, lease.seed, playing.tell)
         trajectory = await self._player(self._task_at(lease.index), place)
         self._episodes.pop(lease.id, None)
         self._ended.append((lease, trajectory))

@@ -24,13 +24,17 @@ Played = tuple[Trajectory, Sequence[tuple[str, str]]]  # a seat's record, and it
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an episode belongs: its id, group, member and attempt, and the seed of environment and sampler."""
+    """Where an episode belongs: its id, group, member and attempt, and the seed of environment and sampler.
+
+    `tell` hears what it waits for from now on: "reset", "policy", "step", "reward" and so on.
+    """
 
     id: str
     group: str
     member: int
     attempt: int
     seed: int
+    tell: Callable[[str], None] = field(default=lambda _: None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class _Record:
     failure: str | None = None
     final: str = ""
     env_s: float = 0.0
+    tell: Callable[[str], None] = lambda _: None
 
 
 @dataclass(slots=True)
@@ -95,17 +100,18 @@ async def play(stage: Stage, policy: Policy, task: Task, place: Place) -> Trajec
     count = stage.spec.players
     if count == 1:
         (only,) = await _play_seats(stage, (policy,), task, place)
-        return await _scored(stage, only, task)
+        return await _scored(stage, only, task, place)
     mine = _turn_of(place.group, count) if stage.seat is None else stage.seat
     others = list(stage.opponents) or [policy]
     others += [others[-1]] * (count - 1 - len(others))
     policies = [*others[:mine], policy, *others[mine : count - 1]]
     own, exchanges = (await _play_seats(stage, policies, task, place))[mine]
-    return await _scored(stage, (replace(own, id=place.id, group=place.group), exchanges), task)
+    return await _scored(stage, (replace(own, id=place.id, group=place.group), exchanges), task, place)
 
 
-async def _scored(stage: Stage, played: Played, task: Task) -> Trajectory:
+async def _scored(stage: Stage, played: Played, task: Task, place: Place) -> Trajectory:
     trajectory, exchanges = played
+    place.tell("reward")
     return trajectory if stage.rewards is None else await stage.rewards.apply(trajectory, task, exchanges)
 
 
@@ -120,7 +126,7 @@ async def play_seats(stage: Stage, policies: Sequence[Policy], task: Task, place
 
 async def _play_seats(stage: Stage, policies: Sequence[Policy], task: Task, place: Place) -> tuple[Played, ...]:
     began = time.monotonic()
-    record = _Record()
+    record = _Record(tell=place.tell)
     names = [""] if len(policies) == 1 else [f"@{seat}" for seat in range(len(policies))]
     sittings = [
         _Sitting(policy.seat(episode=f"{place.id}{name}", seed=place.seed + i, instructions=stage.spec.instructions))
@@ -173,6 +179,7 @@ async def _play(stage: Stage, sittings: Sequence[_Sitting], task: Task, place: P
                 sitting.seat.meet(env.env)
         for _ in range(stage.max_turns):
             anchor, sitting = info.get("anchor"), sittings[_player(stage, info, len(sittings))]
+            record.tell("policy")
             reply = await _answer(sitting, observation, stage.turn_deadline_s)
             if reply.finish is FinishReason.CONTEXT:
                 return
@@ -286,6 +293,7 @@ class _Verbs:
 
     async def _call(self, verb: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         began = time.monotonic()
+        self._record.tell(verb)
         try:
             async with asyncio.timeout(self._stage.turn_deadline_s):
                 if self._stage.spec.inline:

@@ -109,7 +109,7 @@ class Taken:
 class SchedulerStats:
     """Counts since the start, and what is going on now.
 
-    `slowest` is the oldest episode in flight and its age in seconds; `causes` counts failures by what was said of them.
+    `usual_s` is the 95th percentile of the last durations in seconds; `causes` counts failures by what was said of them.
     """
 
     started: int
@@ -125,7 +125,7 @@ class SchedulerStats:
     put_off: int
     hedged: int
     causes: Mapping[str, int]
-    slowest: tuple[str, float] | None
+    usual_s: float | None
 
 
 def episode_seed(seed: int, index: int, member: int) -> int:

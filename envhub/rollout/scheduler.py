@@ -163,9 +163,9 @@ class Scheduler:
         limits += [] if slow is None else [self._hedge_at(slow)]
         return min((limit for limit in limits if limit < inf), default=None)
 
-    def stats(self, now: float | None = None) -> SchedulerStats:
+    def stats(self) -> SchedulerStats:
         """Counts so far."""
-        oldest, counts = self._lease_line.first(), self._counts
+        counts = self._counts
         return SchedulerStats(
             started=counts["started"],
             finished=counts["finished"],
@@ -180,7 +180,7 @@ class Scheduler:
             put_off=counts["put_off"],
             hedged=counts["hedged"],
             causes=dict(self._budget.causes),
-            slowest=None if oldest is None or now is None else (oldest.id, now - oldest.started_s),
+            usual_s=self._usual.seconds,
         )
 
     def frontier(self) -> tuple[int, tuple[int, ...]]:

@@ -39,6 +39,10 @@ class RunFolder:
         return self.root / "model"
 
     @property
+    def status(self) -> Path:
+        return self.root / "status.json"
+
+    @property
     def log(self) -> Path:
         return self.root / "logs" / "train.log"
 

@@ -1,14 +1,35 @@
-"""Where a training run's tasks come from: a stream of a split, or a curriculum that success moves."""
+"""What a training run plays: its stage, and its tasks, from a stream or from a curriculum that success moves."""
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 
 from envhub.envs.curriculum import CurriculumStream, Ladder
 from envhub.envs.mixture import MixedTasks
 from envhub.envs.task_stream import TaskStream
 from envhub.rollout.episode import Stage
 from envhub.runs.config import TrainConfig
-from envhub.runs.stage import build_tasks
+from envhub.runs.stage import build_stage, build_tasks
 from envhub.types import Trajectory
+
+
+def training_stage(config: TrainConfig, threads: Executor) -> Stage:
+    """The stage that a run's `env` describes. Raises ConfigError."""
+    env = config.env
+    return build_stage(
+        env.id,
+        env.options,
+        max_turns=env.max_turns,
+        turn_deadline_s=config.rollout.turn_deadline_s,
+        threads=threads,
+        url=env.url,
+        members=env.mixture,
+        tasks=env.tasks,
+        wrappers=env.wrappers,
+        seat=env.seat,
+        opponents=env.opponents,
+        rewards=env.rewards,
+        reward_weight=env.reward_weight,
+    )
 
 
 def task_source(stage: Stage, config: TrainConfig) -> TaskStream | CurriculumStream:

@@ -36,8 +36,9 @@ from envhub.runs.parts import banned, token_policy, turn_format
 from envhub.runs.replay import replay_text
 from envhub.runs.resume import Frontier, Progress, find_frontier, refuse_changes
 from envhub.runs.seats import with_opponents
-from envhub.runs.stage import RandomPlay, build_stage, build_tasks, held_out, random_episodes, vocabulary
-from envhub.runs.tasks import learn_from, task_source
+from envhub.runs.stage import RandomPlay, build_tasks, held_out, random_episodes, vocabulary
+from envhub.runs.status import Watch
+from envhub.runs.tasks import learn_from, task_source, training_stage
 from envhub.runs.warmup import warm_up
 from envhub.telemetry import MetricsSink, read_metrics, setup_logging, truncate_metrics
 from envhub.trainer.batch import collate, scored_only
@@ -100,19 +101,7 @@ def train(config: TrainConfig, *, resume: bool, display: Display) -> TrainResult
         setup_logging("INFO", folder.log)
         journal = stack.enter_context(Journal.open(folder.journal))
         threads = stack.enter_context(ThreadPoolExecutor(16, thread_name_prefix="env"))
-        stage = build_stage(
-            config.env.id,
-            config.env.options,
-            max_turns=config.env.max_turns,
-            turn_deadline_s=config.rollout.turn_deadline_s,
-            threads=threads,
-            url=config.env.url,
-            members=config.env.mixture,
-            tasks=config.env.tasks,
-            wrappers=config.env.wrappers,
-            seat=config.env.seat,
-            opponents=config.env.opponents,
-        )
+        stage = training_stage(config, threads)
         run = TrainRun(config, folder, journal, stage, display)
         try:
             return asyncio.run(with_opponents(run, resume=resume))
@@ -237,13 +226,16 @@ class TrainRun:
             return
         player = partial(play, self.stage, self.policy)
         driver = RolloutDriver(self.scheduler, player, self.tasks.at, self.journal)
-        async with driver.running():
+        watch = Watch(self.folder.status, driver, self.display, self.config.run.updates)
+        async with driver.running(watch.forever()):
             while not self._finished():
                 waited = time.monotonic()
+                watch.doing("waiting for episodes", self.progress.update)
                 groups = await self._unless_stopped(driver.next_groups())
                 if groups is None:
                     return
                 learn_from(self.tasks, driver.taken_constant())
+                watch.doing("training", self.progress.update)
                 self._preflight(groups)
                 self.journal.claim(self.progress.update + 1, groups)
                 bias = driver.bias()
@@ -252,6 +244,8 @@ class TrainRun:
                 await self._update(groups, facts)
                 if not self._finished():
                     driver.published(self.progress.update)
+            watch.doing("ended", self.progress.update)
+            watch.write()
 
     def _preflight(self, groups: Sequence[TrajectoryGroup]) -> None:
         """Once in each process: trainer and sampler agree on episodes that today's weights played."""
