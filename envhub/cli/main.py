@@ -17,6 +17,7 @@ COMMANDS = {
     "serve": "envhub.cli.serve:serve_command",
     "token": "envhub.cli.token:token_command",
     "play": "envhub.cli.play:play_command",
+    "plan": "envhub.cli.plan:plan_command",
     "train": "envhub.cli.train:train_command",
     "status": "envhub.cli.status:status_command",
     "eval": "envhub.cli.eval:eval_command",

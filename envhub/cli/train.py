@@ -25,7 +25,7 @@ def train_command(
     run = import_module("envhub.runs.train")  # torch and deepspeed, which the other commands never need
     settings = load_settings(run.TrainConfig, config, overrides)
     if dry_run:
-        schedule = run.describe(settings)
+        schedule = import_module("envhub.runs.plan").describe(settings)
         if json:
             print_json({"config": settings.model_dump(mode="json"), "schedule": schedule})
         else:

@@ -70,22 +70,6 @@ class TrainResult:
     replay: str = ""
 
 
-def describe(config: TrainConfig) -> dict[str, object]:
-    """What the config amounts to: episodes, tokens and optimiser steps, before anything is loaded."""
-    per_update = config.rollout.group_size * config.rollout.groups_per_update
-    kept = config.algorithm.keep_per_group or config.rollout.group_size
-    return {
-        "updates": config.run.updates,
-        "episodes_per_update": per_update,
-        "episodes": per_update * config.run.updates,
-        "trained_trajectories_per_update_at_most": kept * config.rollout.groups_per_update,
-        "tokens_at_most": per_update * config.run.updates * config.sampler.max_context_tokens,
-        "staleness_at_most": config.rollout.max_staleness,
-        "checkpoints": -(-config.run.updates // config.checkpoint.every),
-        "evaluation_episodes": 2 * config.eval.episodes,
-    }
-
-
 def train(config: TrainConfig, *, resume: bool, display: Display) -> TrainResult:
     """Train as the config says, or go on where a run of that name stopped.
 
