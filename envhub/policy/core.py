@@ -89,6 +89,36 @@ class Completion:
     finish: FinishReason
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How pressed an engine is. Counts of tokens only grow; a difference of two looks tells what happened between them.
+
+    Attributes:
+        running: turns in progress.
+        waiting: turns that wait for a row or for room in the cache.
+        computed: prompt tokens computed.
+        evicted: tokens of living episodes that were driven out of the cache.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    computed: int = 0
+    evicted: int = 0
+
+    def since(self, before: "Load") -> "Load":
+        """The same moment, with the tokens since `before`."""
+        return Load(self.running, self.waiting, self.computed - before.computed, self.evicted - before.evicted)
+
+    def __add__(self, other: "Load") -> "Load":
+        """Two engines together."""
+        return Load(
+            self.running + other.running,
+            self.waiting + other.waiting,
+            self.computed + other.computed,
+            self.evicted + other.evicted,
+        )
+
+
 class TokenEngine(Protocol):
     """Token ids in, token ids out, under weights with a version."""
 
@@ -106,4 +136,8 @@ class TokenEngine(Protocol):
     @property
     def version(self) -> int:
         """Version of the weights that the next token is sampled from."""
+        ...
+
+    def load(self) -> Load:
+        """How pressed the engine is now."""
         ...

@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
 
 from envhub.errors import ConfigError, PolicyError
-from envhub.policy.core import Completion, Sampling
+from envhub.policy.core import Completion, Load, Sampling
 from envhub.policy.kv_cache import ATTENTION, KeyValueRows, Plan
 from envhub.policy.sampling import draw, uniform
 from envhub.types import FinishReason
@@ -76,6 +76,7 @@ class LocalEngine:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="local-engine")
         self._version = 0
         self._open = False
+        self._load = Load()
         self.tokens_sampled = 0
 
     @property
@@ -112,6 +113,10 @@ class LocalEngine:
         self._waiting.append(_Call(episode, list(prompt_ids), sampling, seed, done, len(prompt_ids)))
         self._wake.set()
         return await done
+
+    def load(self) -> Load:
+        """How pressed the engine was in its last step."""
+        return self._load
 
     def release(self, episode: str) -> None:
         """Give the episode's row back."""
@@ -165,7 +170,7 @@ class LocalEngine:
         """The calls of the next step, oldest first, each with a row; the others stay in line."""
         batch: list[tuple[_Call, _Row]] = []
         later: deque[_Call] = deque()
-        room = self._max_step_tokens
+        room, prompts = self._max_step_tokens, 0
         taken: set[str] = set()
         while self._waiting:
             call = self._waiting.popleft()
@@ -178,9 +183,11 @@ class LocalEngine:
             keep = min(_shared_prefix(row.cached, call.ids), len(call.ids) - 1)
             del row.cached[keep:]
             room -= len(call.ids) - keep
+            prompts += len(call.ids) - keep - bool(call.logprobs)  # a reply's last token is no prompt
             taken.add(call.episode)
             batch.append((call, row))
         self._waiting = later
+        self._load = replace(self._load, running=len(batch), waiting=len(later), computed=self._load.computed + prompts)
         return batch
 
     def _row_for(self, episode: str, taken: set[str]) -> _Row | None:
@@ -192,6 +199,7 @@ class LocalEngine:
             if idle is None:
                 return None
             row = self._rows.pop(idle)
+            self._load = replace(self._load, evicted=self._load.evicted + len(row.cached))
         if row.episode != episode:
             row.episode, row.cached = episode, []
         self._rows[episode] = row

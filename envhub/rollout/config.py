@@ -1,9 +1,10 @@
 """What the rollout can be told."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from envhub.policy.throttle import START
 from envhub.settings import Settings
 
 
@@ -39,12 +40,17 @@ class RolloutConfig(Settings):
     round of their own, and not lost (tail batching, arXiv:2509.21009)."""
     extra_members: int = Field(default=0, ge=0)
     """Episodes per task beyond group_size. The first to end are trained on, which favours short ones."""
-    max_in_flight: int | None = Field(default=None, ge=1)
-    """Episodes at once; None is all that are admitted."""
+    max_in_flight: Annotated[int, Field(ge=1)] | Literal["auto"] | None = None
+    """Episodes at once; None is all that are admitted, "auto" begins with few and adapts to what the engines can serve."""
     max_ready_tokens: int | None = Field(default=None, ge=1)
     """While whole groups that wait for the trainer hold more, no further group is opened."""
     max_failed_share: float = Field(default=0.5, gt=0, le=1)
     """Share of failed episodes among the last 100 that stops the run."""
+
+    @property
+    def first_in_flight(self) -> int | None:
+        """Episodes that may be in flight at first; None is no limit."""
+        return START if self.max_in_flight == "auto" else self.max_in_flight
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:

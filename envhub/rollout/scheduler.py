@@ -73,7 +73,7 @@ class Scheduler:
         self._places = Places(next_index, backlog, round_size=config.groups_per_update, extra=config.extra_groups)
         self._training = False
         self._wanted = total_groups_wanted
-        self._limit = config.max_in_flight
+        self._limit = config.first_in_flight
         self._attempts = dict(attempts or {})
         self._queue: deque[tuple[Group, int, bool]] = deque()  # members not started yet; True for the twin of one that is
         self._leases: dict[str, Lease] = {}

@@ -11,8 +11,10 @@ from math import inf, nan
 from typing import Protocol
 
 from envhub.errors import RunFailed
+from envhub.policy.throttle import LOOK_S
 from envhub.rollout.bias import TRAINED, BiasReport, Facts, Ledger
 from envhub.rollout.config import RolloutConfig
+from envhub.rollout.engines import Engines
 from envhub.rollout.leases import TWIN, Cancel, Command, Drop, Lease, Outcome, PutOff, ReadyGroup, Start, Stop, Taken
 from envhub.rollout.scheduler import Scheduler
 from envhub.rollout.workload import Draws, Workload
@@ -43,6 +45,10 @@ class Simulation:
         busy_s: slot time in which something was played.
         interrupted_s: slot time behind the turns that a publish met in their middle; it would be lost if they were begun anew.
         events: that the scheduler was told of.
+        in_flight: episodes that might be in flight at the end.
+        sampled_per_s: tokens that the modelled engines sampled in a second, together; NaN without engines.
+        evicted: of the prompt tokens they computed, the share that stood in a cache before and had been driven out of it.
+        standing: share of engine time in which new weights were taken.
         bias: issued against trained episodes, over the newest groups.
     """
 
@@ -66,6 +72,10 @@ class Simulation:
     busy_s: float
     interrupted_s: float
     events: int
+    in_flight: int
+    sampled_per_s: float
+    evicted: float
+    standing: float
     bias: BiasReport
 
     @property
@@ -87,6 +97,8 @@ class Schedules(Protocol):
 
     def take(self, now: float) -> Taken: ...
 
+    def resize(self, max_in_flight: int | None, now: float) -> list[Command]: ...
+
     def next_deadline(self) -> float | None: ...
 
 
@@ -99,12 +111,14 @@ def simulate(
 ) -> Simulation:
     """Run `workload.updates` updates. The same arguments give the same result.
 
-    `workload.slots` stands in for `config.max_in_flight`; `make` may give another scheduler, `draws` other durations.
+    `workload.slots` stands in for a `config.max_in_flight` that is not adapted, and bounds one that is. `make` may give another
+    scheduler, `draws` other durations.
 
     Raises:
         RunFailed: the scheduler stopped the run.
     """
-    config = config.model_copy(update={"max_in_flight": workload.slots})
+    if config.max_in_flight != "auto" or workload.engines is None:
+        config = config.model_copy(update={"max_in_flight": workload.slots})
     wanted = workload.updates * config.groups_per_update
     scheduler = Scheduler(config, seed=workload.seed, total_groups_wanted=wanted) if make is None else make(config)
     return World(config, workload, scheduler, draws or Draws(workload)).run()
@@ -143,16 +157,30 @@ class World:
         self._most, self._put_off = 0, 0
         self._ledger = Ledger()
         self._open: set[int] = set()  # places that are not resolved
+        adapts = config.max_in_flight == "auto" and workload.engines is not None
+        self._engines = None if workload.engines is None else Engines(workload.engines, workload.turns, adapts=adapts)
+        self._usual_s = draws.usual_s
+        self._look, self._at_most = 0.0 if adapts else inf, workload.slots
 
     def run(self) -> Simulation:
         """Play and train to the last update."""
         self._obey(self._scheduler.begin(self._now))
         while self._version < self._workload.updates:
             due = self._scheduler.next_deadline()
-            if due is not None and (not self._events or due < self._events[0][0]):
+            first = self._events[0][0] if self._events else inf
+            engines = inf if self._engines is None else self._engines.next()
+            if due is not None and due < min(first, engines, self._look):
                 self._now = max(self._now, due)
                 self._obey(self._scheduler.tick(self._now))
                 self._told += 1
+            elif self._look <= min(first, engines):
+                self._adapt()
+            elif self._engines is not None and engines <= first:
+                self._now = engines
+                name = self._engines.happen()
+                if name is None:
+                    continue
+                self._end(name)
             else:
                 assert self._events, "an update waits for something that cannot happen"
                 self._now, _, name = heapq.heappop(self._events)
@@ -222,7 +250,15 @@ class World:
         turn = self._workload.turns
         self._interrupted_s += sum((self._now - e.began) % (e.seconds / turn) for e in self._flying.values())
         self._told += 1
+        if self._engines is not None:
+            self._engines.publish(self._now)
         self._obey(self._scheduler.published(self._version, self._now))
+
+    def _adapt(self) -> None:
+        assert self._engines is not None
+        self._now, self._look = self._look, self._look + LOOK_S
+        self._at_most = min(self._workload.slots, self._engines.adapt(self._now))
+        self._obey(self._scheduler.resize(self._at_most, self._now))
 
     def _obey(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -232,6 +268,8 @@ class World:
                 case Cancel(name, why):
                     episode = self._flying.pop(name)
                     self._busy_s += self._now - episode.began
+                    if self._engines is not None:
+                        self._engines.stop(name, self._now)
                     if why != TWIN:
                         age = Facts(None, None, self._now - episode.began, None)
                         self._ledger.ended(episode.index, episode.member, age)
@@ -255,7 +293,11 @@ class World:
             _count(self._sums["issued"], seconds)
         lasts = self._draw.with_faults(seconds, lease)
         self._flying[lease.id] = _Episode(lease.index, lease.member, self._now, seconds, self._version)
-        if lasts is not None:
+        if lasts is None:
+            return
+        if self._engines is not None:
+            self._engines.start(lease.id, lasts / self._usual_s, self._now)
+        else:
             self._at(self._now + lasts, lease.id)
 
     def _resolved(self, index: int, played: Iterable[_Episode], reason: str) -> None:
@@ -297,6 +339,10 @@ class World:
             busy_s=busy_s,
             interrupted_s=self._interrupted_s,
             events=self._told,
+            in_flight=self._at_most,
+            sampled_per_s=nan if self._engines is None else self._engines.sampled / self._now,
+            evicted=0.0 if self._engines is None else self._engines.evicted_share,
+            standing=0.0 if self._engines is None else self._engines.standing_s / self._now,
             bias=self._ledger.report(min(self._open, default=inf)),
         )
 

@@ -1,11 +1,12 @@
 """What is played in a simulation: how long episodes last, how they end, and what breaks; all of it decided by a seed."""
 
 from math import exp, log
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from typing import Self
 
 from pydantic import Field, model_validator
 
+from envhub.rollout.engines import EngineModel
 from envhub.rollout.leases import Lease
 from envhub.settings import Settings
 
@@ -37,6 +38,8 @@ class Workload(Settings):
     slow_factor: float = Field(default=10.0, ge=1)
     solved: float = Field(default=0.5, ge=0, le=1)
     """Chance that an episode earns reward 1 and not 0."""
+    engines: EngineModel | None = None
+    """With a model of engines turns are played on them; the durations drawn only tell how long an episode is beside others."""
     seed: int = 0
 
     @model_validator(mode="after")
@@ -53,6 +56,7 @@ class Draws:
         self._work = workload
         self._base = log(workload.mean_s) - workload.sigma**2 / 2
         self._own, self._common = (workload.sigma * (1 - workload.shared) ** 0.5, workload.sigma * workload.shared**0.5)
+        self.usual_s = fmean(workload.recorded_s or (workload.mean_s,))
         self._faulty = bool(workload.fail_stop or workload.fail_slow)
 
     def seconds(self, index: int, member: int) -> float:

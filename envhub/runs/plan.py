@@ -118,7 +118,12 @@ def plan(
     Raises:
         ConfigError: `assumed` names what is none, or values out of range.
     """
-    known: dict[str, Any] = {"slots": config.rollout.max_in_flight or config.sampler.max_rows, "updates": 120, "shared": 0.5}
+    limit = config.rollout.max_in_flight
+    known: dict[str, Any] = {
+        "slots": limit if isinstance(limit, int) else config.sampler.max_rows,
+        "updates": 120,
+        "shared": 0.5,
+    }
     if recording is not None:
         known |= {
             "recorded_s": tuple(recording.seconds.values()),

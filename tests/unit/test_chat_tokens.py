@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from envhub.errors import ConfigError
 from envhub.policy.chat_tokens import ChatFormat, PlainFormat, TurnFormat
-from envhub.policy.core import Completion, Sampling
+from envhub.policy.core import Completion, Load, Sampling
 from envhub.policy.token_policy import TokenPolicy
 from envhub.types import FinishReason
 
@@ -54,6 +54,9 @@ class Recorder:
 
     def release(self, episode: str) -> None:
         pass
+
+    def load(self) -> Load:
+        return Load()
 
 
 TALK = st.lists(

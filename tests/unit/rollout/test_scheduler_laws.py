@@ -209,7 +209,8 @@ class Laws(RuleBasedStateMachine):
         stats, config = self.scheduler.stats(), self.config
         assert (stats.started, stats.finished, stats.in_flight) == (self.starts, self.ends, len(self.flying))
         assert len(self.flying) <= self.most
-        self.most = min(self.most, max(len(self.flying), config.max_in_flight or 10**9))
+        limit = config.max_in_flight
+        self.most = min(self.most, max(len(self.flying), limit if isinstance(limit, int) else 10**9))
         _, outstanding = self.scheduler.frontier()
         bound = (config.max_staleness + 1) * config.groups_per_update
         beside = config.max_resampled_groups + config.extra_groups
