@@ -16,6 +16,7 @@ import numpy as np
 from scheduling_peers import Peer
 
 from envhub.rollout.config import RolloutConfig
+from envhub.rollout.engines import EngineModel
 from envhub.rollout.leases import Lease, Outcome, Start
 from envhub.rollout.scheduler import Scheduler
 from envhub.rollout.simulate import Simulation, simulate
@@ -206,7 +207,61 @@ def cost(say: Callable[[str], None]) -> dict[str, Any]:
     return {"us_per_event": found, "million_cpu_s": seconds, "mean_lag": fmean([run.staleness_mean])}
 
 
-PARTS = {"a": turns, "b": staleness, "c": faults, "d": headline, "e": wasted, "f": cost}
+def bias(say: Callable[[str], None]) -> dict[str, Any]:
+    """(g) whether what is trained on looks like what was issued."""
+    say("\n(g) bias of duration: trained over issued mean, and p of the test that both are alike; 64 tasks x 8, sigma 1")
+    say("| scheduler | length bias | p |\n|---|---|---|")
+    work = Workload(slots=512, sigma=1.0, shared=0.0, updates=200)
+    wide = work.model_copy(update={"slots": 768})
+    size: dict[str, Any] = {"group_size": 8, "groups_per_update": 64}
+    runs = {
+        "synchronous": simulate(config(**size), work),
+        "staleness 1": simulate(config(**size, max_staleness=1), work),
+        "staleness 2": simulate(config(**size, max_staleness=2), work),
+        "staleness 4": simulate(config(**size, max_staleness=4), work),
+        "on-policy, long rounds": simulate(config(**size, extra_groups=32), wide),
+        "EnvHub told to drop: staleness 2, stale=drop": simulate(config(**size, max_staleness=2, stale="drop"), work),
+        "TRL-style dropping, 2": simulate(config(**size, max_staleness=2), work, lambda c: Peer(c, hard=True)),
+        "redundancy, first to end": simulate(
+            config(**size), wide, lambda c: Peer(c, batches=0, extra_groups=8, extra_members=2)
+        ),
+    }
+    for name, run in runs.items():
+        say(f"| {name} | {run.duration_bias:.3f} | {run.bias.measures['seconds'].p:.2g} |")
+    return {name: run.bias.measures["seconds"].p for name, run in runs.items()}
+
+
+def served(say: Callable[[str], None]) -> dict[str, Any]:
+    """(h) tokens a second of modelled engines, by episodes in flight: fixed, or adapted from 8 on."""
+    fixed = (16, 32, 64, 128, 256, 512)
+    say("\n(h) sampled tokens a second, by episodes in flight; 10 turns, 64 tasks x 8, staleness 2, 20 updates")
+    say(f"| engines | {' | '.join(map(str, fixed))} | adapted | over the best fixed | over 256 |\n|{'---|' * (len(fixed) + 4)}")
+    base = EngineModel()
+    small = {"kv_tokens": 150_000, "prefill_s": 1e-4}
+    models = {
+        "one, cache of 400,000 tokens": base,
+        "one, cache of 150,000, slow prompts": base.model_copy(update=small),
+        "one, cache of 50,000, slow prompts": base.model_copy(update=small | {"kv_tokens": 50_000}),
+        "one, environments of 5 s a step": base.model_copy(update={"env_s": 5.0}),
+        "one, 32 rows": base.model_copy(update={"max_rows": 32}),
+        "eight, cache of 100,000": base.model_copy(update={"count": 8, "kv_tokens": 100_000}),
+        "eight, without affinity": base.model_copy(update={"count": 8, "kv_tokens": 100_000, "affinity": False}),
+    }
+    found = {}
+    for name, model in models.items():
+        rates = {}
+        for limit in (*fixed, "auto"):
+            work = Workload(slots=limit if isinstance(limit, int) else 4096, sigma=0.5, turns=10, updates=20, engines=model)
+            made = config(group_size=8, groups_per_update=64, max_staleness=2, max_in_flight=limit)
+            rates[limit] = simulate(made, work).sampled_per_s
+        best = max(rates[limit] for limit in fixed)
+        cells = " | ".join(f"{rate:,.0f}" for rate in rates.values())
+        say(f"| {name} | {cells} | {rates['auto'] / best:.2f} | {rates['auto'] / rates[256]:.2f} |")
+        found[name] = {"over_best": rates["auto"] / best, "over_256": rates["auto"] / rates[256]}
+    return found
+
+
+PARTS = {"a": turns, "b": staleness, "c": faults, "d": headline, "e": wasted, "f": cost, "g": bias, "h": served}
 
 
 def main() -> None:
