@@ -11,6 +11,8 @@ class SamplerConfig(Settings):
     """How replies are sampled."""
 
     engine: Literal["local"] = "local"
+    engines: int = Field(default=1, ge=1)
+    """Copies of the model that sample side by side. New weights reach one after another, while the others go on."""
     temperature: float = Field(default=1.0, gt=0)
     max_tokens: int = Field(default=256, ge=1)
     """Most tokens of one reply."""

@@ -70,6 +70,7 @@ class LocalEngine:
         self._max_step_tokens = max_step_tokens
         self._free = [_Row(index) for index in reversed(range(max_rows))]
         self._rows: dict[str, _Row] = {}  # insertion order is least recently used first
+        self._going: list[_Call] = []  # replies that have begun; nobody takes their rows
         self._waiting: deque[_Call] = deque()
         self._wake = asyncio.Event()
         self._busy = asyncio.Lock()
@@ -95,7 +96,7 @@ class LocalEngine:
             finally:
                 self._open = False
                 loop.cancel()
-                for call in self._waiting:
+                for call in (*self._going, *self._waiting):
                     call.done.cancel()
                 self._thread.shutdown(wait=True)
 
@@ -154,26 +155,29 @@ class LocalEngine:
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            if not self._waiting:
+            if not self._waiting and not self._going:
                 self._wake.clear()
                 await self._wake.wait()
             await asyncio.sleep(0)  # let every episode that can answer do so first: fuller, and reproducible, batches
             async with self._busy:
                 batch = self._admit()
                 if batch:
-                    await loop.run_in_executor(self._thread, self._step, batch)
+                    try:
+                        await loop.run_in_executor(self._thread, self._step, batch)
+                    except Exception as error:  # of the model: out of memory, a fault of the device
+                        _fail(batch, error)
                     self._settle([call for call, _ in batch])
             for _ in range(3):
                 await asyncio.sleep(0)
 
     def _admit(self) -> list[tuple[_Call, _Row]]:
-        """The calls of the next step, oldest first, each with a row; the others stay in line."""
+        """The calls of the next step, each with a row: replies that have begun, then the oldest; the others stay in line."""
         batch: list[tuple[_Call, _Row]] = []
         later: deque[_Call] = deque()
         room, prompts = self._max_step_tokens, 0
-        taken: set[str] = set()
-        while self._waiting:
-            call = self._waiting.popleft()
+        taken = {call.episode for call in self._going}
+        line, self._going = (*self._going, *self._waiting), []
+        for call in line:
             if call.done.done():
                 continue
             row = None if room <= 0 else self._row_for(call.episode, taken)
@@ -240,7 +244,7 @@ class LocalEngine:
             if call.done.done():
                 continue
             if not stopped and sampled < call.sampling.max_tokens:
-                self._waiting.append(call)
+                self._going.append(call)
                 continue
             call.done.set_result(
                 Completion(
@@ -248,6 +252,19 @@ class LocalEngine:
                     np.array(call.logprobs, dtype=np.float32),
                     np.array(call.versions, dtype=np.int32),
                     FinishReason.STOP if stopped else FinishReason.LENGTH,
+                )
+            )
+
+
+def _fail(batch: Sequence[tuple[_Call, _Row]], error: Exception) -> None:
+    """The calls of a step that broke get an error; what their rows hold is not known any more."""
+    for call, row in batch:
+        row.cached = []
+        if not call.done.done():
+            call.done.set_exception(
+                PolicyError(
+                    f"a step of the local engine raised {type(error).__name__}: {error}",
+                    mend="lower sampler.max_rows or sampler.max_context_tokens if memory is short",
                 )
             )
 

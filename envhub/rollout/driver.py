@@ -119,6 +119,10 @@ class RolloutDriver:
         """Tell the scheduler that the sampler now holds `version`."""
         self._obey(self.scheduler.published(version, self._clock()))
 
+    def resize(self, max_in_flight: int) -> None:
+        """Play at most so many episodes at once from now on."""
+        self._obey(self.scheduler.resize(max_in_flight, self._clock()))
+
     def bias(self) -> BiasReport:
         """What was issued lately against what was trained on."""
         first_new, outstanding = self.scheduler.frontier()

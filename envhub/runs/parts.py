@@ -1,10 +1,32 @@
-"""Builds the token policy of a model: its format, its engine's seats, and what may never be sampled."""
+"""Builds the token policy of a model: its engines, its format, their seats, and what may never be sampled."""
+
+import asyncio
 
 from envhub.policy.chat_tokens import ChatFormat, PlainFormat, TurnFormat
 from envhub.policy.config import SamplerConfig
 from envhub.policy.core import Sampling, TokenEngine
+from envhub.policy.fleet import Fleet
+from envhub.policy.local_engine import LocalEngine
 from envhub.policy.models import LanguageModel
+from envhub.policy.throttle import LOOK_S
 from envhub.policy.token_policy import TokenPolicy
+from envhub.rollout.driver import RolloutDriver
+
+
+def local_fleet(language: LanguageModel, config: SamplerConfig, *, adapts: bool) -> Fleet[LocalEngine]:
+    """As many local engines as the config says, each with a copy of the model."""
+    engines = [
+        LocalEngine(language.copy(), max_rows=config.max_rows, max_context_tokens=config.max_context_tokens)
+        for _ in range(config.engines)
+    ]
+    return Fleet(engines, adapts=adapts)
+
+
+async def adapt_forever(fleet: Fleet[LocalEngine], driver: RolloutDriver) -> None:
+    """Let as many episodes be in flight as the engines can serve well."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        driver.resize(fleet.adapt())
 
 
 def turn_format(language: LanguageModel, config: SamplerConfig) -> TurnFormat:

@@ -22,7 +22,6 @@ from envhub.envs.curriculum import CurriculumStream
 from envhub.envs.tasks import Task
 from envhub.errors import EnvHubError, RunFailed
 from envhub.journal.store import Journal
-from envhub.policy.local_engine import LocalEngine
 from envhub.policy.models import LanguageModel, build, load
 from envhub.policy.token_policy import TokenPolicy
 from envhub.rollout.driver import RolloutDriver
@@ -32,7 +31,7 @@ from envhub.runs.config import TrainConfig
 from envhub.runs.evaluate import measure
 from envhub.runs.folder import RunFolder, open_folder
 from envhub.runs.metrics import update_metrics
-from envhub.runs.parts import banned, token_policy, turn_format
+from envhub.runs.parts import adapt_forever, banned, local_fleet, token_policy, turn_format
 from envhub.runs.replay import replay_text
 from envhub.runs.resume import Frontier, Progress, find_frontier, refuse_changes
 from envhub.runs.seats import with_opponents
@@ -104,11 +103,7 @@ class TrainRun:
         self.language = self._language()
         self.layout = turn_format(self.language, config.sampler)
         self.bans = banned(self.language, self.layout)
-        self.sampler = LocalEngine(
-            self.language.copy(),
-            max_rows=config.sampler.max_rows,
-            max_context_tokens=config.sampler.max_context_tokens,
-        )
+        self.sampler = local_fleet(self.language, config.sampler, adapts=config.rollout.max_in_flight == "auto")
         self.policy: TokenPolicy = token_policy(self.sampler, self.layout, self.language, config.sampler)
         self.metrics = MetricsSink(folder.metrics)
         self.progress = Progress()
@@ -142,7 +137,7 @@ class TrainRun:
         if self.stopping.is_set():
             return self._interrupted()
         async with self.sampler.running():
-            await publish(self.engine.weights(), self.sampler, version=self.progress.update)
+            await publish(self.engine.weights(), *self.sampler.engines, version=self.progress.update)
             if self.progress.before is None and self.config.eval.episodes:
                 before, _ = await self._measure(self.config.eval.split, "before")
                 self.progress = replace(self.progress, before=asdict(before))
@@ -211,7 +206,8 @@ class TrainRun:
         player = partial(play, self.stage, self.policy)
         driver = RolloutDriver(self.scheduler, player, self.tasks.at, self.journal)
         watch = Watch(self.folder.status, driver, self.display, self.config.run.updates)
-        async with driver.running(watch.forever()):
+        beside = [adapt_forever(self.sampler, driver)] if self.config.rollout.max_in_flight == "auto" else []
+        async with driver.running(watch.forever(), *beside):
             while not self._finished():
                 waited = time.monotonic()
                 watch.doing("waiting for episodes", self.progress.update)
@@ -253,7 +249,7 @@ class TrainRun:
         bad = self.progress.bad_updates + 1 if stats is not None and stats.skipped else 0
         if bad >= config.trainer.max_bad_updates:
             raise RunFailed(f"{bad} updates in a row were not finite", mend="lower trainer.learning_rate, then resume")
-        await publish(self.engine.weights(), self.sampler, version=update)
+        await publish(self.engine.weights(), *self.sampler.engines, version=update)
         learn_from(self.tasks, [(g.index, g.trajectories) for g in groups])
         state = self.tasks.state() if isinstance(self.tasks, CurriculumStream) else None
         self.progress = replace(self.progress, update=update, bad_updates=bad, curriculum=state)

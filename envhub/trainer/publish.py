@@ -20,22 +20,24 @@ class WeightSink(Protocol):
     def weights(self) -> Mapping[str, torch.Tensor]: ...
 
 
-async def publish(state: Mapping[str, torch.Tensor], sink: WeightSink, *, version: int) -> str:
-    """Give `sink` the weights as `version`, and check version and checksum of what it then holds.
+async def publish(state: Mapping[str, torch.Tensor], *sinks: WeightSink, version: int) -> str:
+    """Give every sink the weights as `version`, one after another, and check version and checksum of what it then holds.
 
     Returns:
         The weights' checksum.
 
     Raises:
-        PublishError: the sink holds another version or other weights afterwards.
+        PublishError: a sink holds another version or other weights afterwards.
     """
-    await sink.update_weights(state, version)
-    wanted, held = checksum(state), checksum(sink.weights())
-    if sink.version != version or held != wanted:
-        raise PublishError(
-            f"the sampler answers version {sink.version} with checksum {held}, not version {version} with {wanted}",
-            mend="stop the run and resume it from its last checkpoint",
-        )
+    wanted = checksum(state)
+    for sink in sinks:
+        await sink.update_weights(state, version)
+        held = checksum(sink.weights())
+        if sink.version != version or held != wanted:
+            raise PublishError(
+                f"the sampler answers version {sink.version} with checksum {held}, not version {version} with {wanted}",
+                mend="stop the run and resume it from its last checkpoint",
+            )
     return wanted
 
 

@@ -92,7 +92,8 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(small_config: Pa
 
 
 def test_asynchronous_training_loses_no_task_when_it_is_killed(small_config: Path) -> None:
-    more = ["rollout.max_staleness=2", "run.updates=8", "rollout.episode_deadline_s=30"]
+    more = ["rollout.max_staleness=2", "run.updates=8", "rollout.episode_deadline_s=30", "sampler.engines=2"]
+    more.append("rollout.max_in_flight=auto")
     runs = small_config.parent / "runs"
     for stop_after in ("update 2/", "update 5/"):
         killed(train(small_config, "async", *more), stop_after, 0.0)
