@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from envhub.policy.throttle import START
+from envhub.rollout.abort import AbortConfig
 from envhub.settings import Settings
 
 
@@ -44,6 +45,8 @@ class RolloutConfig(Settings):
     """Episodes at once; None is all that are admitted, "auto" begins with few and adapts to what the engines can serve."""
     max_ready_tokens: int | None = Field(default=None, ge=1)
     """While whole groups that wait for the trainer hold more, no further group is opened."""
+    abort: AbortConfig | None = None
+    """Rules by which hopeless episodes are ended early."""
     max_failed_share: float = Field(default=0.5, gt=0, le=1)
     """Share of failed episodes among the last 100 that stops the run."""
 

@@ -15,11 +15,12 @@ from envhub.envs.spec import EnvSpec, RewardKind
 from envhub.envs.tasks import Task
 from envhub.errors import EnvError, EpisodeError
 from envhub.policy.core import InsideSeat, Policy, Reply, Seat
+from envhub.rollout.abort import Abort, Exchange
 from envhub.rollout.scoring import RewardWorkers
 from envhub.types import NO_PARTS, FinishReason, StopReason, Trajectory, Turn
 
 EnvFactory = Callable[[], Env | AsyncEnv]
-Played = tuple[Trajectory, Sequence[tuple[str, str]]]  # a seat's record, and its exchanges where somebody scores them
+Played = tuple[Trajectory, Sequence[Exchange]]  # a seat's record, and its exchanges where somebody scores them
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Stage:
     opponents: tuple[Policy, ...] = ()
     remote: bool = False  # the environment's options are its server's
     rewards: RewardWorkers | None = None  # score an episode once environment and seat are free again
+    abort: Abort | None = None  # ends hopeless episodes
 
 
 @dataclass(slots=True)
@@ -76,10 +78,15 @@ class _Sitting:
 
     seat: Seat
     turns: list[Turn] = field(default_factory=list)
-    exchanges: list[tuple[str, str]] = field(default_factory=list)  # (observation, reply), where somebody scores them
+    exchanges: list[Exchange] = field(default_factory=list)  # where somebody scores them
     owed: float = 0.0
     total: float = 0.0
     policy_s: float = 0.0
+
+    @property
+    def earned(self) -> float:
+        """All its rewards so far."""
+        return self.owed + sum(turn.reward for turn in self.turns)
 
     def earn(self, reward: float) -> None:
         """Credit a reward to the seat's last turn."""
@@ -187,7 +194,7 @@ async def _play(stage: Stage, sittings: Sequence[_Sitting], task: Task, place: P
             observation, reward, terminated, truncated, info = await env.step(reply.text)
             rewards = _rewards(stage, info, sittings, sitting, reward)
             sitting.turns.append(_turn(reply, shown, sitting.owed, anchor, info))
-            if stage.rewards is not None:
+            if stage.rewards is not None or stage.abort is not None:
                 sitting.exchanges.append((shown, reply.text))
             sitting.owed = 0.0
             for each, earned in zip(sittings, rewards, strict=True):
@@ -195,6 +202,8 @@ async def _play(stage: Stage, sittings: Sequence[_Sitting], task: Task, place: P
             record.final = observation
             if terminated or truncated:
                 record.stop = StopReason.TERMINATED if terminated else StopReason.TRUNCATED
+                break
+            if stage.abort is not None and stage.abort(sitting.exchanges, sitting.earned) is not None:
                 break
         record.success = bool(info["success"]) if "success" in info and len(sittings) == 1 else None
     finally:

@@ -7,7 +7,6 @@ is a number, or several by name, which add up.
 
 import asyncio
 import math
-import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -21,6 +20,7 @@ from envhub.envs.rubric_process import Apart
 from envhub.envs.rubrics import Graded, called
 from envhub.envs.tasks import Task
 from envhub.errors import ConfigError, EpisodeError
+from envhub.rollout.foreign import installed
 from envhub.settings import Settings
 from envhub.types import NO_PARTS, StopReason, Trajectory
 
@@ -255,7 +255,7 @@ def build_rewards(configs: Sequence[RewardConfig], *, env_weight: float = 1.0) -
         function: Callable[[Graded], Any]
         match config:
             case RuleReward():
-                function = _installed(config.function)
+                function = installed(config.function, what="reward")
             case SandboxReward():
                 function = Apart(config.function, walled=True, memory_mib=config.memory_mib, cpu_s=config.cpu_s)
             case JudgeReward():
@@ -272,19 +272,6 @@ def build_rewards(configs: Sequence[RewardConfig], *, env_weight: float = 1.0) -
                 function = judge
         workers.append((Called(config.name, function), config))
     return RewardWorkers(workers, env_weight=env_weight, owned=owned)
-
-
-def _installed(target: str) -> Callable[[Graded], Any]:
-    try:
-        found = pkgutil.resolve_name(target)
-    except (Exception, SystemExit) as error:  # foreign code enters here
-        raise ConfigError(
-            f"reward {target!r} does not import: {type(error).__name__}: {error}", mend="name package.module:function"
-        ) from error
-    if not callable(found):
-        raise ConfigError(f"reward {target!r} is no function", mend="name package.module:function")
-    function: Callable[[Graded], Any] = found
-    return function
 
 
 async def _attempt(scorer: Scorer, episode: Graded, deadline_s: float) -> _Verdict:

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable
 from concurrent.futures import Executor
+from dataclasses import replace
 
 from envhub.envs.curriculum import CurriculumStream, Ladder
 from envhub.envs.mixture import MixedTasks
 from envhub.envs.task_stream import TaskStream
+from envhub.errors import ConfigError
+from envhub.rollout.abort import Abort
 from envhub.rollout.episode import Stage
 from envhub.runs.config import TrainConfig
 from envhub.runs.stage import build_stage, build_tasks
@@ -15,7 +18,7 @@ from envhub.types import Trajectory
 def training_stage(config: TrainConfig, threads: Executor) -> Stage:
     """The stage that a run's `env` describes. Raises ConfigError."""
     env = config.env
-    return build_stage(
+    stage = build_stage(
         env.id,
         env.options,
         max_turns=env.max_turns,
@@ -30,6 +33,12 @@ def training_stage(config: TrainConfig, threads: Executor) -> Stage:
         rewards=env.rewards,
         reward_weight=env.reward_weight,
     )
+    abort = config.rollout.abort
+    if abort is None:
+        return stage
+    if stage.spec.players > 1:
+        raise ConfigError("rollout.abort is for environments of one player", mend="leave it out")
+    return replace(stage, abort=Abort.of(abort))
 
 
 def task_source(stage: Stage, config: TrainConfig) -> TaskStream | CurriculumStream:

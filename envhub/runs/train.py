@@ -219,7 +219,7 @@ class TrainRun:
                 self._preflight(groups)
                 self.journal.claim(self.progress.update + 1, groups)
                 bias = driver.bias()
-                facts = {"time/rollout_s": time.monotonic() - waited, **_dropped(self.scheduler), **bias.metrics()}
+                facts = {"time/rollout_s": time.monotonic() - waited, **self._lost(), **bias.metrics()}
                 self._bias = bias.rows()
                 await self._update(groups, facts)
                 if not self._finished():
@@ -273,6 +273,15 @@ class TrainRun:
         self.display.update(row)
         if update % config.checkpoint.every == 0 or self._finished():
             self._save()
+
+    def _lost(self) -> dict[str, float]:
+        """What was not played to its end, or not trained on, so far."""
+        stats, abort = self.scheduler.stats(), self.stage.abort
+        return {
+            "groups/dropped": float(stats.dropped_stale + stats.dropped_constant + stats.dropped_failed),
+            "episodes/failed": float(stats.failed_episodes),
+            "episodes/aborted": 0.0 if abort is None else float(abort.counts.total()),
+        }
 
     async def _middle_evaluation(self) -> dict[str, float]:
         measure_every = self.config.eval.every
@@ -330,7 +339,9 @@ class TrainRun:
         if split not in self._held_out:
             self._held_out[split] = held_out(self.stage, self.config.env.options, split, self.config.eval.episodes)
         tasks = self._held_out[split]
-        return await measure(self.stage, self.policy, tasks, samples=1, seed=self.config.run.seed, stream=stream)
+        return await measure(
+            replace(self.stage, abort=None), self.policy, tasks, samples=1, seed=self.config.run.seed, stream=stream
+        )
 
     # Stopping
 
@@ -359,11 +370,3 @@ class TrainRun:
 def _first(error: BaseException) -> BaseException:
     """The first error inside nested groups: task groups wrap what a person should read plain."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
-def _dropped(scheduler: Scheduler) -> dict[str, float]:
-    stats = scheduler.stats()
-    return {
-        "groups/dropped": float(stats.dropped_stale + stats.dropped_constant + stats.dropped_failed),
-        "episodes/failed": float(stats.failed_episodes),
-    }
