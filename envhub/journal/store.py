@@ -25,8 +25,8 @@ CREATE TABLE IF NOT EXISTS episodes (
     failed INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, data BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS episodes_by_state ON episodes (state);
 CREATE TABLE IF NOT EXISTS claims (
-    id TEXT PRIMARY KEY REFERENCES episodes (id), upd INTEGER NOT NULL, place INTEGER NOT NULL,
-    grp TEXT NOT NULL, idx INTEGER NOT NULL, UNIQUE (upd, place));
+    id TEXT NOT NULL REFERENCES episodes (id), upd INTEGER NOT NULL, place INTEGER NOT NULL,
+    grp TEXT NOT NULL, idx INTEGER NOT NULL, PRIMARY KEY (id, upd), UNIQUE (upd, place));
 """
 
 
@@ -90,19 +90,20 @@ class Journal:
                 [(reason, name) for name in ids],
             )
 
-    def claim(self, update: int, groups: Sequence[TrajectoryGroup]) -> None:
-        """Give generated episodes to an update, in this order, all or none.
+    def claim(self, update: int, groups: Sequence[TrajectoryGroup], *, again: Sequence[TrajectoryGroup] = ()) -> None:
+        """Give generated episodes to an update, in this order, all or none; and then claimed ones `again`.
 
         Raises:
-            JournalError: one of them is unknown, claimed or superseded, or the update has claims already.
+            JournalError: one of them is unknown, superseded, claimed or not claimed yet, or the update has claims already.
         """
-        named = [(t.id, g) for g in groups for t in g.trajectories]
+        named = [(t.id, g, "generated") for g in groups for t in g.trajectories]
+        named += [(t.id, g, "claimed") for g in again for t in g.trajectories]
         with self._writing() as database:
             if database.execute("SELECT 1 FROM claims WHERE upd = ?", (update,)).fetchone():
                 raise JournalError(f"update {update} has claimed its episodes already", mend="resume the run")
-            for place, (name, group) in enumerate(named):
+            for place, (name, group, state) in enumerate(named):
                 changed = database.execute(
-                    "UPDATE episodes SET state = 'claimed' WHERE id = ? AND state = 'generated' AND NOT failed", (name,)
+                    "UPDATE episodes SET state = 'claimed' WHERE id = ? AND state = ? AND NOT failed", (name, state)
                 )
                 if changed.rowcount != 1:
                     raise JournalError(f"episode {name} cannot be claimed", mend="claim generated episodes, once")
@@ -112,7 +113,9 @@ class Journal:
         """Undo the claims of updates later than `after`; returns how many episodes are generated again."""
         with self._writing() as database:
             database.execute(
-                "UPDATE episodes SET state = 'generated' WHERE id IN (SELECT id FROM claims WHERE upd > ?)", (after,)
+                "UPDATE episodes SET state = 'generated' WHERE id IN (SELECT id FROM claims WHERE upd > ?1) "
+                "AND id NOT IN (SELECT id FROM claims WHERE upd <= ?1)",
+                (after,),
             )
             return database.execute("DELETE FROM claims WHERE upd > ?", (after,)).rowcount
 

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from envhub.policy.throttle import START
 from envhub.rollout.abort import AbortConfig
+from envhub.rollout.replay import ReplayConfig
 from envhub.settings import Settings
 
 
@@ -45,6 +46,8 @@ class RolloutConfig(Settings):
     """Episodes at once; None is all that are admitted, "auto" begins with few and adapts to what the engines can serve."""
     max_ready_tokens: int | None = Field(default=None, ge=1)
     """While whole groups that wait for the trainer hold more, no further group is opened."""
+    replay: ReplayConfig | None = None
+    """Train on groups of earlier updates again, within max_staleness."""
     abort: AbortConfig | None = None
     """Rules by which hopeless episodes are ended early."""
     max_failed_share: float = Field(default=0.5, gt=0, le=1)
@@ -63,6 +66,8 @@ class RolloutConfig(Settings):
             raise ValueError("group_deadline_s is shorter than episode_deadline_s")
         if self.extra_groups and self.max_staleness:
             raise ValueError("extra_groups are for synchronous training: set max_staleness to 0, or leave them out")
+        if self.replay is not None and not self.max_staleness:
+            raise ValueError("replay trains on tokens of older weights: set max_staleness to 1 or more")
         if self.over_issue and not self.max_resampled_groups:
             raise ValueError("over_issue needs max_resampled_groups")
         return self

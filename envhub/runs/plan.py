@@ -25,12 +25,13 @@ FOREVER_S = 1e9  # a deadline that no assumed duration reaches
 def describe(config: TrainConfig) -> dict[str, object]:
     """What the config amounts to: episodes, tokens and optimiser steps, before anything is loaded."""
     per_update = config.rollout.group_size * config.rollout.groups_per_update
+    replayed = 0 if config.rollout.replay is None else config.rollout.replay.groups
     kept = config.algorithm.keep_per_group or config.rollout.group_size
     return {
         "updates": config.run.updates,
         "episodes_per_update": per_update,
         "episodes": per_update * config.run.updates,
-        "trained_trajectories_per_update_at_most": kept * config.rollout.groups_per_update,
+        "trained_trajectories_per_update_at_most": kept * (config.rollout.groups_per_update + replayed),
         "tokens_at_most": per_update * config.run.updates * config.sampler.max_context_tokens,
         "staleness_at_most": config.rollout.max_staleness,
         "checkpoints": -(-config.run.updates // config.checkpoint.every),

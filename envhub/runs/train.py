@@ -26,6 +26,7 @@ from envhub.policy.models import LanguageModel, build, load
 from envhub.policy.token_policy import TokenPolicy
 from envhub.rollout.driver import RolloutDriver
 from envhub.rollout.episode import Stage, play
+from envhub.rollout.replay import ReplayBuffer
 from envhub.rollout.scheduler import Scheduler
 from envhub.runs.config import TrainConfig
 from envhub.runs.evaluate import measure
@@ -105,6 +106,7 @@ class TrainRun:
         self.bans = banned(self.language, self.layout)
         self.sampler = local_fleet(self.language, config.sampler, adapts=config.rollout.max_in_flight == "auto")
         self.policy: TokenPolicy = token_policy(self.sampler, self.layout, self.language, config.sampler)
+        self.replays = ReplayBuffer(config.rollout.replay, max_staleness=config.rollout.max_staleness)
         self.metrics = MetricsSink(folder.metrics)
         self.progress = Progress()
         self._held_out: dict[str, list[Task]] = {}
@@ -195,6 +197,10 @@ class TrainRun:
 
     async def _replay_claims(self) -> None:
         """Train again, from the journal, what was claimed after the checkpoint: the same data in the same order."""
+        reach = self.progress.update - self.config.rollout.max_staleness
+        for update, groups in self.journal.claims(after=max(0, reach)) if self.config.rollout.replay else ():
+            if update <= self.progress.update:
+                self.replays.used(groups)
         for update, groups in self.start.claims:
             if update != self.progress.update + 1:
                 raise RunFailed(f"the journal claims update {update} after {self.progress.update}", mend="start a new run")
@@ -217,11 +223,12 @@ class TrainRun:
                 learn_from(self.tasks, driver.taken_constant())
                 watch.doing("training", self.progress.update)
                 self._preflight(groups)
-                self.journal.claim(self.progress.update + 1, groups)
+                again = self.replays.pick(self.progress.update)
+                self.journal.claim(self.progress.update + 1, groups, again=again)
                 bias = driver.bias()
                 facts = {"time/rollout_s": time.monotonic() - waited, **self._lost(), **bias.metrics()}
                 self._bias = bias.rows()
-                await self._update(groups, facts)
+                await self._update((*groups, *again), facts)
                 if not self._finished():
                     driver.published(self.progress.update)
             watch.doing("ended", self.progress.update)
@@ -250,7 +257,9 @@ class TrainRun:
         if bad >= config.trainer.max_bad_updates:
             raise RunFailed(f"{bad} updates in a row were not finite", mend="lower trainer.learning_rate, then resume")
         await publish(self.engine.weights(), *self.sampler.engines, version=update)
-        learn_from(self.tasks, [(g.index, g.trajectories) for g in groups])
+        learn_from(self.tasks, [(g.index, g.trajectories) for g in groups if g not in self.replays])
+        replayed = sum(g in self.replays for g in groups)
+        self.replays.used(groups)
         state = self.tasks.state() if isinstance(self.tasks, CurriculumStream) else None
         self.progress = replace(self.progress, update=update, bad_updates=bad, curriculum=state)
         if state is not None:
@@ -262,6 +271,7 @@ class TrainRun:
             stats,
             {
                 **facts,
+                "groups/replayed": float(replayed),
                 "time_s": time.monotonic() - self.began,
                 "time/train_s": trained - began,
                 "time/publish_s": time.monotonic() - trained,

@@ -73,6 +73,20 @@ def test_claims_come_back_in_their_order_until_released(journal: Journal) -> Non
     assert len(journal.unclaimed()) == 4
 
 
+def test_a_group_is_claimed_again_only_as_such(journal: Journal) -> None:
+    old, new = group(0, [0.0, 1.0]), group(1, [1.0, 0.0])
+    journal.append([t for g in (old, new) for t in g.trajectories])
+    with pytest.raises(JournalError, match="cannot be claimed"):
+        journal.claim(1, [new], again=[old])  # nobody has trained on it yet
+    journal.claim(1, [old])
+    with pytest.raises(JournalError, match="cannot be claimed"):
+        journal.claim(2, [new, old])
+    journal.claim(2, [new], again=[old])
+    assert [(update, [g.index for g in groups]) for update, groups in journal.claims()] == [(1, [0]), (2, [1, 0])]
+    journal.release(after=1)
+    assert [t.group for t in journal.unclaimed()] == [new.id] * 2
+
+
 def test_failed_and_superseded_episodes_are_never_claimed(journal: Journal) -> None:
     whole = group(0, [0.0, 1.0])
     journal.append(whole.trajectories)
